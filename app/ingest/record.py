@@ -1,0 +1,131 @@
+"""What a format's reader yields: `Header`, `Rollout` and `Problem`. What a reader yields is what is stored."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Severity = Literal["error", "warning", "info"]
+
+#: Per-token fields, as in the canonical schema. Float fields hold float64 or float32, ids int64, the mask uint8.
+TOKEN_FIELDS = (
+    "response_ids",
+    "response_mask",
+    "token_level_rewards",
+    "token_level_scores",
+    "values",
+    "old_log_probs",
+    "ref_log_probs",
+    "rollout_log_probs",
+    "entropies",
+    "advantages",
+    "returns",
+    "loss_weight",
+    "kl",
+    "sum_pi_squared",
+    "rollout_is_weights",
+)
+
+#: Per-prompt token ids; stored once per group like the prompt's text.
+PROMPT_FIELD = "prompt_ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to say about a row (from 1) of a file, or about the file where `row` is None.
+
+    "error": the row (or file) was not taken; "warning": taken, but something of it is missing or doubtful;
+    "info": a harmless conversion that a person should know of. `message` says what is wrong and what to do.
+    """
+
+    message: str
+    code: str
+    severity: Severity = "warning"
+    row: int | None = None
+    field: str | None = None
+
+
+@dataclass(slots=True)
+class Header:
+    """Metadata of the file. `raw` is kept with the batch (framework, run, adv_estimator, gamma, provenance …)."""
+
+    run: str | None = None
+    raw: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Rollout:
+    """One response and what was recorded of it. None means not recorded; absent token fields are absent keys.
+
+    Every array in `tokens` has the same length: one value per response token, masked tokens included.
+    A value that was recorded as null inside a list is `storage.arrays.MISSING`, other non-finite values are
+    themselves. `group_id` None: no group recorded (the reader may set it and name the rule in `derived`).
+    """
+
+    row: int
+    step: int | None = None
+    split: str | None = None
+    group_id: str | None = None
+    sample_index: int | None = None
+    sample_id: str | None = None
+    data_source: str | None = None
+    prompt: str | None = None
+    prompt_messages: list[Any] | None = None
+    prompt_ids: NDArray[np.int64] | None = None
+    response: str | None = None
+    messages: list[Any] | None = None
+    tokens: dict[str, NDArray[Any]] = field(default_factory=dict)
+    response_tokens: list[str] | None = None
+    reward: float | None = None
+    reward_components: dict[str, float | None] | None = None
+    advantage: float | None = None
+    ground_truth: str | None = None
+    finish_reason: str | None = None
+    truncated: bool | None = None
+    terminated: bool | None = None
+    policy_version: int | None = None
+    reward_baseline: float | None = None
+    bootstrap_value: float | None = None
+    rollout_id: str | None = None
+    segment: int | None = None
+    rank: int | None = None
+    micro_batch: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    derived: dict[str, str] = field(default_factory=dict)  # field -> rule, for what the file did not record
+
+    @property
+    def length(self) -> int | None:
+        """Tokens of the response, or None where no per-token field is there."""
+        for array in self.tokens.values():
+            return int(array.shape[0])
+        return None if self.response_tokens is None else len(self.response_tokens)
+
+
+Item = Header | Rollout | Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One unwrapped file to read: `open` gives its bytes from the start, already decompressed and bounded.
+
+    `path` is set where the file lies on disk as it is (Parquet and safetensors need to seek). `head` is its first
+    64 KiB, for sniffing. `position` counts the *spooled* bytes consumed so far (for progress).
+    """
+
+    name: str
+    head: bytes
+    open: Callable[[], BinaryIO]
+    path: str | None
+    position: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """`sniff` looks at name-independent content only; `read` yields a Header first (if any), then the rest."""
+
+    name: str
+    title: str
+    sniff: Callable[[Source], bool]
+    read: Callable[[Source], Iterator[Item]]

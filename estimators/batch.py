@@ -1,0 +1,74 @@
+"""The packed batch: the response tokens of all rollouts end to end, masked ones included. No padding."""
+
+from dataclasses import dataclass, field, fields, replace
+
+import torch
+from torch import Tensor
+
+#: Per-token float fields a batch may carry, each `[N]`.
+TOKEN_FIELDS = (
+    "token_level_rewards",
+    "values",
+    "old_log_probs",
+    "ref_log_probs",
+    "rollout_log_probs",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`B` rollouts with `N` response tokens in all.
+
+    offsets        `[B+1]` int64: rollout i owns tokens offsets[i]:offsets[i+1]
+    response_mask  `[N]` bool: the policy chose the token and it is trained on
+    group          `[B]` int64: dense number of the prompt group, 0 … G-1, in any order
+    scores         `[B]` float64: one reward per rollout before any grouping; NaN where none was recorded
+    token fields   `[N]` float, or None where not recorded
+    data_source    `[B]` int64 dense number of the task, or None; `rank` likewise
+    components     reward function -> `[B]` float64, NaN where not applicable
+    lengths_known  False where no token field was recorded: each rollout then stands as one unmasked token
+    """
+
+    offsets: Tensor
+    response_mask: Tensor
+    group: Tensor
+    scores: Tensor
+    token_level_rewards: Tensor | None = None
+    values: Tensor | None = None
+    old_log_probs: Tensor | None = None
+    ref_log_probs: Tensor | None = None
+    rollout_log_probs: Tensor | None = None
+    data_source: Tensor | None = None
+    rank: Tensor | None = None
+    components: dict[str, Tensor] = field(default_factory=dict)
+    lengths_known: bool = True
+
+    def __post_init__(self) -> None:
+        rollouts, tokens = self.group.shape[0], self.response_mask.shape[0]
+        if self.offsets.shape != (rollouts + 1,) or self.scores.shape != (rollouts,):
+            raise ValueError(f"offsets and scores must be for {rollouts} rollouts")
+        for name in TOKEN_FIELDS:
+            value = getattr(self, name)
+            if value is not None and value.shape != (tokens,):
+                raise ValueError(f"{name} has shape {tuple(value.shape)}, response_mask has {tokens} tokens")
+
+    @property
+    def rollouts(self) -> int:
+        return int(self.group.shape[0])
+
+    @property
+    def lengths(self) -> Tensor:
+        """Tokens per rollout, `[B]` int64, masked ones included."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+    @property
+    def rollout_of_token(self) -> Tensor:
+        """Number of the rollout that owns each token, `[N]` int64."""
+        return torch.repeat_interleave(torch.arange(self.rollouts, device=self.offsets.device), self.lengths)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        moved = {
+            f.name: value.to(device) for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)
+        }
+        return replace(self, **moved, components={k: v.to(device) for k, v in self.components.items()})

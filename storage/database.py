@@ -1,0 +1,86 @@
+"""Engine, sessions and migrations. The one place that knows which database it is.
+
+Readers and writers are different types: a function that takes a `ReadSession` cannot be handed a writer, and
+every write is one short transaction that is committed before its answer leaves.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NewType
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.orm import Session
+
+ReadSession = NewType("ReadSession", Session)
+WriteSession = NewType("WriteSession", Session)
+AnySession = ReadSession | WriteSession
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def make_engine(url: str, pool_size: int = 40) -> Engine:
+    """An engine for `sqlite:///path` or `postgresql://…`. SQLite: WAL, full durability, immediate writers."""
+    if url.startswith("sqlite"):
+        engine = create_engine(url, pool_size=pool_size, max_overflow=10, connect_args={"timeout": 30})
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    return create_engine(psycopg_url(url), pool_size=pool_size, max_overflow=10)
+
+
+def psycopg_url(url: str) -> str:
+    """The URL with the driver that is installed, whichever of the usual spellings it came in."""
+    for prefix in ("postgresql://", "postgres://"):
+        if url.startswith(prefix):
+            return "postgresql+psycopg://" + url.removeprefix(prefix)
+    return url
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    # The driver's own transaction handling is off: _begin_sqlite says how each one starts.
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Any) -> None:
+    # A reader that later writes would meet SQLITE_BUSY_SNAPSHOT; writers therefore say so at once.
+    options = connection.get_execution_options()
+    connection.exec_driver_sql("BEGIN" if options.get("vantage_read") else "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def read(engine: Engine) -> Iterator[ReadSession]:
+    """A session for reading: one snapshot, never committed."""
+    with Session(engine.execution_options(vantage_read=True), autoflush=False) as session:
+        yield ReadSession(session)
+
+
+@contextmanager
+def write(engine: Engine) -> Iterator[WriteSession]:
+    """A session for one short write transaction: committed on a clean exit, else rolled back."""
+    with Session(engine) as session, session.begin():
+        yield WriteSession(session)
+
+
+def alembic_config(url: str) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("sqlalchemy.url", psycopg_url(url).replace("%", "%%"))
+    return config
+
+
+def migrate(url: str) -> None:
+    """Bring the schema to the newest revision; does nothing where it is there already."""
+    command.upgrade(alembic_config(url), "head")
+
+
+def schema_is_current(engine: Engine, url: str) -> bool:
+    heads = set(ScriptDirectory.from_config(alembic_config(url)).get_heads())
+    with engine.connect() as connection:
+        return set(MigrationContext.configure(connection).get_current_heads()) == heads

@@ -1,0 +1,319 @@
+"""The tables. One schema for SQLite and PostgreSQL; every constraint has a name that migrations can use.
+
+Words (glossary: docs/glossary.md): a *run* has *batches*, one per step and split; a batch has *prompt groups*
+(table `prompt`) of *rollouts*; per-token arrays live in `token_array`, one blob per group, part and field; an
+*estimate* is the stored result of one estimator on one batch.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {dict[str, Any]: JSON, list[Any]: JSON, int: BigInteger, float: Float(53)}
+
+
+def batch_key(primary_key: bool = True) -> Mapped[str]:
+    """The column that ties a row to its batch and disappears with it."""
+    return mapped_column(String(32), ForeignKey("batch.id", ondelete="CASCADE"), primary_key=primary_key)
+
+
+class Run(Base):
+    """One training run. `name` is unique: uploads that name the same run meet in it."""
+
+    __tablename__ = "run"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(255), unique=True)
+    created: Mapped[float]
+
+
+class Job:
+    """Progress and cancellation live on the job's own row (`upload`, `estimate`), written with each chunk.
+
+    `done` of `total` counts in `unit` (bytes for an upload, rollouts for an estimate). Times are Unix seconds.
+    `revision` makes a new workflow id when a finished job has to run again.
+    """
+
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    stage: Mapped[str] = mapped_column(String(32), default="queued")
+    done: Mapped[int] = mapped_column(default=0)
+    total: Mapped[int] = mapped_column(default=0)
+    attempts: Mapped[int] = mapped_column(default=0)
+    revision: Mapped[int] = mapped_column(default=0)
+    cancel_requested: Mapped[bool] = mapped_column(default=False)
+    error: Mapped[str | None] = mapped_column(Text)
+    executor: Mapped[str | None] = mapped_column(String(255))
+    created: Mapped[float] = mapped_column(index=True)
+    started: Mapped[float | None]
+    finished: Mapped[float | None]
+
+
+class Upload(Job, Base):
+    """What was handed over at once: one file, several, or an archive. `request` holds the caller's options."""
+
+    __tablename__ = "upload"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    filename: Mapped[str] = mapped_column(Text)
+    bytes: Mapped[int]
+    sha256: Mapped[str] = mapped_column(String(64), index=True)
+    files: Mapped[list[Any]]  # [{"filename", "bytes", "sha256", "spool", "encoding"}]
+    request: Mapped[dict[str, Any]]
+    format: Mapped[str | None] = mapped_column(String(64))
+    rows: Mapped[int] = mapped_column(default=0)
+    accepted: Mapped[int] = mapped_column(default=0)
+    rejected: Mapped[int] = mapped_column(default=0)
+    problem_counts: Mapped[dict[str, Any]] = mapped_column(default=dict)  # code -> how many, also beyond the stored ones
+    duplicate_of: Mapped[str | None] = mapped_column(String(32))
+
+
+class Problem(Base):
+    """One thing to say about a row (or the file, when `row` is null) of an upload."""
+
+    __tablename__ = "problem"
+    upload_id: Mapped[str] = mapped_column(ForeignKey("upload.id", ondelete="CASCADE"), primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True)
+    file: Mapped[str | None] = mapped_column(Text)
+    row: Mapped[int | None]
+    field: Mapped[str | None] = mapped_column(Text)
+    severity: Mapped[str] = mapped_column(String(8))
+    code: Mapped[str] = mapped_column(String(64))
+    message: Mapped[str] = mapped_column(Text)
+
+
+class Batch(Base):
+    """The rollouts of one run, step and split. Visible to readers only when `state` is "ready"; then immutable."""
+
+    __tablename__ = "batch"
+    __table_args__ = (Index("ix_batch_run_split_step", "run_id", "split", "step"),)
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    upload_id: Mapped[str] = mapped_column(ForeignKey("upload.id"), index=True)
+    step: Mapped[int | None]
+    split: Mapped[str | None] = mapped_column(String(64))
+    state: Mapped[str] = mapped_column(String(16), index=True)  # "ingesting" | "ready"
+    format: Mapped[str] = mapped_column(String(64))
+    rollouts: Mapped[int] = mapped_column(default=0)
+    groups: Mapped[int] = mapped_column(default=0)
+    tokens: Mapped[int] = mapped_column(default=0)
+    fields: Mapped[dict[str, Any]] = mapped_column(default=dict)  # field -> "recorded" | "derived:<rule>" | "absent"
+    header: Mapped[dict[str, Any]] = mapped_column(default=dict)  # batch metadata of the file
+    statistics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    findings: Mapped[list[Any]] = mapped_column(default=list)
+    created: Mapped[float] = mapped_column(index=True)
+
+
+class Prompt(Base):
+    """A prompt group: its text once, and the statistics of its rewards (scored rollouts only, ddof 1)."""
+
+    __tablename__ = "prompt"
+    batch_id: Mapped[str] = batch_key()
+    group_no: Mapped[int] = mapped_column(primary_key=True)
+    group_id: Mapped[str] = mapped_column(Text)
+    data_source: Mapped[str | None] = mapped_column(Text)
+    prompt: Mapped[str | None] = mapped_column(Text)
+    messages: Mapped[list[Any] | None]
+    size: Mapped[int]
+    scored: Mapped[int]
+    reward_mean: Mapped[float | None]
+    reward_std: Mapped[float | None]
+    reward_min: Mapped[float | None]
+    reward_max: Mapped[float | None]
+
+
+class Rollout(Base):
+    """One response. `part`, `slot` say where its tokens are: the slot-th entry of the group's part."""
+
+    __tablename__ = "rollout"
+    __table_args__ = (Index("ix_rollout_group", "batch_id", "group_no"),)
+    batch_id: Mapped[str] = batch_key()
+    index: Mapped[int] = mapped_column(primary_key=True)  # order in the batch, from 0
+    group_no: Mapped[int]
+    part: Mapped[int]
+    slot: Mapped[int]
+    row: Mapped[int]  # row of the file, from 1
+    file: Mapped[str | None] = mapped_column(Text)  # which file of the upload, when there are several
+    sample_index: Mapped[int | None]
+    sample_id: Mapped[str | None] = mapped_column(Text)
+    data_source: Mapped[str | None] = mapped_column(Text)
+    reward: Mapped[float | None]  # null: not scored; non-finite values are in reward_nonfinite
+    reward_nonfinite: Mapped[str | None] = mapped_column(String(16))  # "NaN" | "Infinity" | "-Infinity"
+    reward_components: Mapped[dict[str, Any] | None]
+    length: Mapped[int | None]  # tokens of the response, masked ones included; null when no token field is there
+    valid: Mapped[int | None]  # tokens with response_mask 1; null when no mask is known
+    advantage: Mapped[float | None]  # one recorded number for the rollout
+    finish_reason: Mapped[str | None] = mapped_column(Text)
+    truncated: Mapped[bool | None]
+    terminated: Mapped[bool | None]
+    prompt: Mapped[str | None] = mapped_column(Text)  # only where it differs from the group's
+    prompt_messages: Mapped[list[Any] | None]
+    response: Mapped[str | None] = mapped_column(Text)
+    messages: Mapped[list[Any] | None]
+    ground_truth: Mapped[str | None] = mapped_column(Text)
+    policy_version: Mapped[int | None]
+    reward_baseline: Mapped[float | None]
+    bootstrap_value: Mapped[float | None]
+    rollout_id: Mapped[str | None] = mapped_column(Text)
+    segment: Mapped[int | None]
+    rank: Mapped[int | None]
+    micro_batch: Mapped[int | None]
+    digest: Mapped[str] = mapped_column(String(32))  # of everything recorded: equal rows have equal digests
+    extra: Mapped[dict[str, Any] | None]
+
+
+class TokenArray(Base):
+    """The values of one per-token field for the rollouts of one part of a group, end to end.
+
+    `lengths` is little-endian int32 per slot, -1 where the rollout has no such field. See storage/arrays.py.
+    """
+
+    __tablename__ = "token_array"
+    batch_id: Mapped[str] = batch_key()
+    field: Mapped[str] = mapped_column(String(96), primary_key=True)  # also "advantages:<estimate id>"
+    group_no: Mapped[int] = mapped_column(primary_key=True)
+    part: Mapped[int] = mapped_column(primary_key=True)
+    codec: Mapped[str] = mapped_column(String(16))
+    dtype: Mapped[str] = mapped_column(String(8))
+    lengths: Mapped[bytes] = mapped_column(LargeBinary)
+    checksum: Mapped[int]
+    data: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class Estimate(Job, Base):
+    """The stored result of one request (estimator, parameters, whitening, precision, grouping) on one batch."""
+
+    __tablename__ = "estimate"
+    __table_args__ = (UniqueConstraint("batch_id", "request_hash"),)
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    batch_id: Mapped[str] = batch_key(primary_key=False)
+    convention: Mapped[str | None] = mapped_column(String(96))
+    estimator: Mapped[str] = mapped_column(String(96))
+    request: Mapped[dict[str, Any]]  # normalised: equal requests are equal here
+    request_hash: Mapped[str] = mapped_column(String(64))
+    default: Mapped[bool] = mapped_column(default=False)  # requested by Vantage itself after the ingest
+    per_token: Mapped[bool | None]  # token arrays "advantages:<id>" exist; else one number per rollout
+    device: Mapped[str | None] = mapped_column(String(64))
+    timing: Mapped[dict[str, Any] | None]
+    summary: Mapped[dict[str, Any] | None]
+
+
+class EstimateRollout(Base):
+    """What an estimate says of one rollout: means over its unmasked tokens, before and after whitening."""
+
+    __tablename__ = "estimate_rollout"
+    estimate_id: Mapped[str] = mapped_column(ForeignKey("estimate.id", ondelete="CASCADE"), primary_key=True)
+    index: Mapped[int] = mapped_column(primary_key=True)
+    advantage: Mapped[float | None]
+    advantage_raw: Mapped[float | None]
+    raw_m2: Mapped[float | None]  # Σ(A−mean)² of the raw advantages: with valid and the mean, mergeable moments
+    advantage_min: Mapped[float | None]
+    advantage_max: Mapped[float | None]
+    total_abs: Mapped[float | None]  # Σ|A| over unmasked tokens: the rollout's weight in a token sum
+
+
+class RunningMoments(Base):
+    """Mergeable moments of one batch's raw advantages, for the running whitening scope. `key` is the hash of the
+    request without its whitening; `unit` is "token" or "response"."""
+
+    __tablename__ = "running_moments"
+    batch_id: Mapped[str] = batch_key()
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    unit: Mapped[str] = mapped_column(String(16), primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), index=True)
+    split: Mapped[str | None] = mapped_column(String(64))
+    step: Mapped[int | None]
+    count: Mapped[int]
+    mean: Mapped[float]
+    m2: Mapped[float]
+
+
+class Dashboard(Base):
+    __tablename__ = "dashboard"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    title: Mapped[str] = mapped_column(Text)
+    note: Mapped[str] = mapped_column(Text, default="")
+    created: Mapped[float]
+    updated: Mapped[float]
+
+
+class Panel(Base):
+    """One pinned thing. `kind`: figure | rollout | group | text; `options` freezes its parameters."""
+
+    __tablename__ = "panel"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    dashboard_id: Mapped[str] = mapped_column(ForeignKey("dashboard.id", ondelete="CASCADE"), index=True)
+    position: Mapped[int]
+    kind: Mapped[str] = mapped_column(String(16))
+    figure: Mapped[str | None] = mapped_column(String(64))
+    batch_id: Mapped[str | None] = mapped_column(String(32))
+    estimate_id: Mapped[str | None] = mapped_column(String(32))
+    options: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    caption: Mapped[str] = mapped_column(Text, default="")
+
+
+class Share(Base):
+    """A link to one dashboard. Only the hash of its token is stored."""
+
+    __tablename__ = "share"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    dashboard_id: Mapped[str] = mapped_column(ForeignKey("dashboard.id", ondelete="CASCADE"), index=True)
+    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    created: Mapped[float]
+    expires: Mapped[float]
+    withdrawn: Mapped[float | None]
+    last_used: Mapped[float | None]
+    uses: Mapped[int] = mapped_column(default=0)
+    hide_text: Mapped[bool] = mapped_column(default=False)
+    snapshot: Mapped[bytes | None] = mapped_column(LargeBinary)  # zstd JSON of the panels as they were
+
+
+class Worker(Base):
+    """A worker process: heartbeat and what it runs on. `reaped` is set after its jobs went back to the queue."""
+
+    __tablename__ = "worker"
+    executor_id: Mapped[str] = mapped_column(String(255), primary_key=True)
+    host: Mapped[str] = mapped_column(String(255))
+    pid: Mapped[int]
+    device: Mapped[str] = mapped_column(String(64))
+    queues: Mapped[list[Any]]
+    started: Mapped[float]
+    seen: Mapped[float] = mapped_column(index=True)
+    stopped: Mapped[float | None]
+    reaped: Mapped[float | None]
+
+
+class IdempotencyKey(Base):
+    """The answer that a POST with this key gave, so that a retry gets the same one."""
+
+    __tablename__ = "idempotency_key"
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    path: Mapped[str] = mapped_column(Text)
+    digest: Mapped[str] = mapped_column(String(64))  # of the request body
+    status: Mapped[int]
+    headers: Mapped[dict[str, Any]]
+    body: Mapped[bytes] = mapped_column(LargeBinary)
+    created: Mapped[float] = mapped_column(index=True)
