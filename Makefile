@@ -1,0 +1,44 @@
+# One command per need; each makes .venv by itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo serve test lint bench shots clean
+
+demo: $(VENV)/.installed  ## set up, load the example runs, serve http://127.0.0.1:8000
+	VANTAGE_DATA_DIR=$${VANTAGE_DATA_DIR:-.demo-data} $(BIN)/vantage demo
+
+serve: $(VENV)/.installed  ## set up and serve the data in ./vantage-data
+	$(BIN)/vantage serve
+
+test: $(VENV)/.dev  ## set up, install what tests need (a browser included), run everything
+	@./.ci/browser
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev  ## ruff, mypy --strict, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev  ## side by side with the peers, in a venv of its own; writes docs/performance.md
+	$(BIN)/python benchmarks/run.py
+
+shots: $(VENV)/.dev  ## screenshots of every page, light and dark, wide and narrow, in .shots/
+	@./.ci/browser
+	$(BIN)/python docs/screenshots/take.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .demo-data .bench .shots
