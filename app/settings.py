@@ -25,6 +25,7 @@ class Settings(BaseSettings):
     dead_after_seconds: float = Field(30.0, description="Silence after which a worker's jobs go to another.")
     max_attempts: int = Field(3, description="How often a job may be begun before it is called failed.")
     max_upload_bytes: int = Field(8 << 30, description="Largest upload, in bytes as sent.")
+    max_body_bytes: int = Field(1 << 20, description="Largest body of a request that is not an upload, in bytes.")
     max_expanded_bytes: int = Field(32 << 30, description="Largest upload after decompression, in bytes.")
     max_expansion_ratio: int = Field(200, description="Largest decompressed size over compressed size.")
     max_rows: int = Field(1_000_000, description="Most rows of one upload.")

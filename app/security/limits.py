@@ -1,0 +1,60 @@
+"""How much a request may send: refused by its Content-Length at once, else as soon as it has sent too much."""
+
+from collections.abc import Callable
+
+from fastapi import HTTPException, Request, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.errors import AppError, TooLarge
+from app.settings import Settings
+
+UPLOADS = "/api/v1/uploads"
+
+#: Boundaries and part headers of a multipart upload come on top of its files.
+MULTIPART_OVERHEAD = 1 << 20
+
+
+def limit_bodies(app: ASGIApp, settings: Settings, refuse: Callable[[Request, AppError], Response]) -> ASGIApp:
+    """An ASGI middleware that bounds request bodies: uploads by `max_upload_bytes`, others by `max_body_bytes`."""
+
+    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        limit, error = limit_of(scope["path"], settings)
+        announced = Request(scope).headers.get("content-length", "0")
+        if not announced.isdecimal() or int(announced[:20]) > limit:
+            await refuse(Request(scope), error)(scope, receive, send)
+            return
+        await app(scope, counted(receive, limit, error), send)
+
+    return limited
+
+
+def limit_of(path: str, settings: Settings) -> tuple[int, AppError]:
+    if path == UPLOADS:
+        size = settings.max_upload_bytes
+        return size + MULTIPART_OVERHEAD, TooLarge(
+            f"The upload is larger than {size} bytes. Send it in parts, compress it with gzip or zstd, "
+            "or raise VANTAGE_MAX_UPLOAD_BYTES."
+        )
+    size = settings.max_body_bytes
+    return size, TooLarge(
+        f"The body is larger than {size} bytes. Send less, or raise VANTAGE_MAX_BODY_BYTES; "
+        f"rollouts go to {UPLOADS}."
+    )
+
+
+def counted(receive: Receive, limit: int, error: AppError) -> Receive:
+    taken = 0
+
+    async def receive_counted() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > limit:
+            # An HTTPException passes through FastAPI's body parsing unchanged; an AppError would become a plain 400.
+            raise HTTPException(error.status, error.detail)
+        return message
+
+    return receive_counted
