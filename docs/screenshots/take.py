@@ -1,0 +1,133 @@
+"""Screenshots of every page with the example data: light and dark, 1440 and 400 px wide, into .shots/.
+
+`--docs` also refreshes the pictures that the README and the guides show. Prints console errors, requests to another
+origin and pages that scroll sideways, and ends with status 1 if there were any.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+ARGS += ["--disable-component-update", "--disable-sync"]
+IN_DOCS = ("home", "batch", "group", "rollout", "whitening", "run")
+
+
+@contextmanager
+def demo_server(folder: Path) -> Iterator[str]:
+    """`vantage demo` on a folder of its own; yields its address once the example is loaded."""
+    vantage = str(Path(sys.executable).with_name("vantage"))
+    command = [vantage, "demo", "--port", "0", "--data-dir", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        found = next((m for line in process.stdout if (m := re.search(r"http://[\d.]+:\d+", line))), None)
+        if found is None:
+            raise SystemExit("vantage demo ended before it served")
+        yield found.group(0)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def pages(base: str) -> dict[str, str]:
+    """Name -> path of one page of every kind, at the step where the example goes wrong."""
+    api = httpx.Client(base_url=f"{base}/api/v1", timeout=60)
+    run = next(r for r in api.get("/runs").json()["items"] if r["name"] == "example")
+    steps = api.get(f"/runs/{run['id']}/steps", params={"limit": 100}).json()["items"]
+    batch = next((s for s in steps if s["step"] == 17), steps[-1])["batch_id"]
+    uploads = api.get("/jobs", params={"limit": 200}).json()["items"]
+    upload = next(j["id"] for j in uploads if j["kind"] in ("ingest", "upload"))
+    panels = [{"figure": name, "batch": batch} for name in ("group_rewards", "whitening_scopes", "token_heatmap")]
+    panels.append({"rollout": 0, "batch": batch})  # type: ignore[dict-item]
+    board = api.post("/dashboards", json={"title": "What happened at step 17", "panels": panels}).json()
+    share = api.post(f"/dashboards/{board['id']}/shares", json={}).json()
+    return {
+        "home": "/",
+        "receipt": f"/uploads/{upload}",
+        "run": f"/runs/{run['id']}",
+        "batch": f"/batches/{batch}",
+        "group": f"/batches/{batch}/groups/3",
+        "rollout": f"/batches/{batch}/rollouts/24",
+        "whitening": f"/batches/{batch}/whitening",
+        "dashboards": "/dashboards",
+        "dashboard": f"/dashboards/{board['id']}",
+        "shared": urlsplit(share["url"]).path,
+        "jobs": "/jobs",
+    }
+
+
+def watch(page: Page, base: str, faults: list[str]) -> None:
+    page.on("console", lambda m: faults.append(f"{page.url}: {m.text}") if m.type == "error" else None)
+    page.on("pageerror", lambda e: faults.append(f"{page.url}: {e}"))
+    page.on("request", lambda r: faults.append(f"off-origin: {r.url}") if not r.url.startswith((base, "data:", "blob:")) else None)
+
+
+def settle(page: Page) -> None:
+    """Scroll through, so that lazily drawn charts are drawn, and wait until each is."""
+    page.wait_for_load_state("networkidle")
+    height = page.evaluate("document.documentElement.scrollHeight")
+    for y in range(0, height, 600):
+        page.evaluate("y => window.scrollTo(0, y)", y)
+        page.wait_for_timeout(60)
+    page.evaluate("window.scrollTo(0, 0)")
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(400)
+
+
+def take(browser: Browser, base: str, paths: dict[str, str], out: Path) -> list[str]:
+    faults: list[str] = []
+    for scheme in ("light", "dark"):
+        for width in (1440, 400):
+            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+            page = context.new_page()
+            watch(page, base, faults)
+            for name, path in paths.items():
+                page.goto(base + path)
+                settle(page)
+                wide = page.evaluate("document.documentElement.scrollWidth")
+                if wide > width:
+                    faults.append(f"{name} at {width}: {wide} px wide")
+                page.screenshot(path=out / f"{name}-{scheme}-{width}.png", full_page=True)
+                if width == 1440 and scheme == "light":
+                    page.screenshot(path=out / f"{name}.png")
+            context.close()
+    return faults
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--docs", action="store_true", help="also refresh docs/screenshots/*.png")
+    parser.add_argument("--base", help="a running server with the example loaded, instead of one of our own")
+    args = parser.parse_args()
+    out = ROOT / ".shots"
+    out.mkdir(exist_ok=True)
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    with tempfile.TemporaryDirectory(prefix="vantage-shots-") as folder, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=ARGS)
+        if args.base:
+            faults = take(browser, args.base, pages(args.base), out)
+        else:
+            with demo_server(Path(folder)) as base:
+                faults = take(browser, base, pages(base), out)
+        browser.close()
+    if args.docs:
+        for name in IN_DOCS:
+            shutil.copy(out / f"{name}.png", ROOT / "docs" / "screenshots" / f"{name}.png")
+    sys.stdout.write("\n".join(faults) + "\n" if faults else "no faults\n")
+    sys.exit(bool(faults))
+
+
+if __name__ == "__main__":
+    main()
