@@ -4,7 +4,7 @@ Readers and writers are different types: a function that takes a `ReadSession` c
 every write is one short transaction that is committed before its answer leaves.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NewType
@@ -13,8 +13,9 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine, create_engine, event, inspect
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import DeclarativeBase, Session
 
 ReadSession = NewType("ReadSession", Session)
 WriteSession = NewType("WriteSession", Session)
@@ -63,9 +64,36 @@ def read(engine: Engine) -> Iterator[ReadSession]:
 
 @contextmanager
 def write(engine: Engine) -> Iterator[WriteSession]:
-    """A session for one short write transaction: committed on a clean exit, else rolled back."""
-    with Session(engine) as session, session.begin():
+    """A session for one short write transaction: committed on a clean exit, else rolled back.
+
+    Objects from it stay readable afterwards.
+    """
+    with Session(engine, expire_on_commit=False) as session, session.begin():
         yield WriteSession(session)
+
+
+def upsert(session: WriteSession, model: type[DeclarativeBase], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert the rows (column -> value, all with the same keys); a row whose primary key is there is replaced."""
+    if not rows:
+        return
+    make = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    statement = make(model)
+    keys = [column.name for column in inspect(model).primary_key]
+    values = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+    session.execute(statement.on_conflict_do_update(index_elements=keys, set_=values), list(rows))
+
+
+def insert_new(
+    session: WriteSession, model: type[DeclarativeBase], row: Mapping[str, Any], keys: Sequence[str]
+) -> bool:
+    """Insert the row unless one with the same unique `keys` is there. True where it was inserted.
+
+    Safe against another writer doing the same at the same time.
+    """
+    make = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    statement = make(model).values(dict(row)).on_conflict_do_nothing(index_elements=list(keys))
+    first = inspect(model).primary_key[0]
+    return session.execute(statement.returning(first)).first() is not None
 
 
 def alembic_config(url: str) -> Config:

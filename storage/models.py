@@ -3,24 +3,25 @@
 Words (glossary: docs/glossary.md): a *run* has *batches*, one per step and split; a batch has *prompt groups*
 (table `prompt`) of *rollouts*; per-token arrays live in `token_array`, one blob per group, part and field; an
 *estimate* is the stored result of one estimator on one batch.
+
+Wide columns stand last in their table: SQLite reads a row from its start and need not touch them for a list.
 """
 
 from typing import Any
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Float,
     ForeignKey,
-    ForeignKeyConstraint,
     Index,
     LargeBinary,
     MetaData,
     String,
-    Text,
     UniqueConstraint,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from storage.types import Json, Verbatim
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
@@ -35,7 +36,7 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {dict[str, Any]: JSON, list[Any]: JSON, int: BigInteger, float: Float(53)}
+    type_annotation_map = {dict[str, Any]: Json, list[Any]: Json, int: BigInteger, float: Float(53)}
 
 
 def batch_key(primary_key: bool = True) -> Mapped[str]:
@@ -66,7 +67,7 @@ class Job:
     attempts: Mapped[int] = mapped_column(default=0)
     revision: Mapped[int] = mapped_column(default=0)
     cancel_requested: Mapped[bool] = mapped_column(default=False)
-    error: Mapped[str | None] = mapped_column(Text)
+    error: Mapped[str | None] = mapped_column(Verbatim)
     executor: Mapped[str | None] = mapped_column(String(255))
     created: Mapped[float] = mapped_column(index=True)
     started: Mapped[float | None]
@@ -78,7 +79,7 @@ class Upload(Job, Base):
 
     __tablename__ = "upload"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    filename: Mapped[str] = mapped_column(Text)
+    filename: Mapped[str] = mapped_column(Verbatim)
     bytes: Mapped[int]
     sha256: Mapped[str] = mapped_column(String(64), index=True)
     files: Mapped[list[Any]]  # [{"filename", "bytes", "sha256", "spool", "encoding"}]
@@ -89,6 +90,7 @@ class Upload(Job, Base):
     rejected: Mapped[int] = mapped_column(default=0)
     problem_counts: Mapped[dict[str, Any]] = mapped_column(default=dict)  # code -> how many, also beyond the stored ones
     duplicate_of: Mapped[str | None] = mapped_column(String(32))
+    batches_made: Mapped[int] = mapped_column(default=0)  # how many became ready, deleted ones included
 
 
 class Problem(Base):
@@ -97,12 +99,12 @@ class Problem(Base):
     __tablename__ = "problem"
     upload_id: Mapped[str] = mapped_column(ForeignKey("upload.id", ondelete="CASCADE"), primary_key=True)
     seq: Mapped[int] = mapped_column(primary_key=True)
-    file: Mapped[str | None] = mapped_column(Text)
+    file: Mapped[str | None] = mapped_column(Verbatim)
     row: Mapped[int | None]
-    field: Mapped[str | None] = mapped_column(Text)
+    field: Mapped[str | None] = mapped_column(Verbatim)
     severity: Mapped[str] = mapped_column(String(8))
     code: Mapped[str] = mapped_column(String(64))
-    message: Mapped[str] = mapped_column(Text)
+    message: Mapped[str] = mapped_column(Verbatim)
 
 
 class Batch(Base):
@@ -120,11 +122,12 @@ class Batch(Base):
     rollouts: Mapped[int] = mapped_column(default=0)
     groups: Mapped[int] = mapped_column(default=0)
     tokens: Mapped[int] = mapped_column(default=0)
+    created: Mapped[float] = mapped_column(index=True)
+    codes: Mapped[dict[str, Any]] = mapped_column(default=dict)  # finding code -> severity, for lists
     fields: Mapped[dict[str, Any]] = mapped_column(default=dict)  # field -> "recorded" | "derived:<rule>" | "absent"
     header: Mapped[dict[str, Any]] = mapped_column(default=dict)  # batch metadata of the file
     statistics: Mapped[dict[str, Any]] = mapped_column(default=dict)
     findings: Mapped[list[Any]] = mapped_column(default=list)
-    created: Mapped[float] = mapped_column(index=True)
 
 
 class Prompt(Base):
@@ -133,55 +136,55 @@ class Prompt(Base):
     __tablename__ = "prompt"
     batch_id: Mapped[str] = batch_key()
     group_no: Mapped[int] = mapped_column(primary_key=True)
-    group_id: Mapped[str] = mapped_column(Text)
-    data_source: Mapped[str | None] = mapped_column(Text)
-    prompt: Mapped[str | None] = mapped_column(Text)
-    messages: Mapped[list[Any] | None]
+    group_id: Mapped[str] = mapped_column(Verbatim)
+    data_source: Mapped[str | None] = mapped_column(Verbatim)
     size: Mapped[int]
     scored: Mapped[int]
     reward_mean: Mapped[float | None]
     reward_std: Mapped[float | None]
     reward_min: Mapped[float | None]
     reward_max: Mapped[float | None]
+    prompt: Mapped[str | None] = mapped_column(Verbatim)
+    messages: Mapped[list[Any] | None]
 
 
 class Rollout(Base):
     """One response. `part`, `slot` say where its tokens are: the slot-th entry of the group's part."""
 
     __tablename__ = "rollout"
-    __table_args__ = (Index("ix_rollout_group", "batch_id", "group_no"),)
+    __table_args__ = (Index("ix_rollout_storage_order", "batch_id", "group_no", "part", "slot"),)
     batch_id: Mapped[str] = batch_key()
     index: Mapped[int] = mapped_column(primary_key=True)  # order in the batch, from 0
     group_no: Mapped[int]
     part: Mapped[int]
     slot: Mapped[int]
     row: Mapped[int]  # row of the file, from 1
-    file: Mapped[str | None] = mapped_column(Text)  # which file of the upload, when there are several
-    sample_index: Mapped[int | None]
-    sample_id: Mapped[str | None] = mapped_column(Text)
-    data_source: Mapped[str | None] = mapped_column(Text)
     reward: Mapped[float | None]  # null: not scored; non-finite values are in reward_nonfinite
     reward_nonfinite: Mapped[str | None] = mapped_column(String(16))  # "NaN" | "Infinity" | "-Infinity"
-    reward_components: Mapped[dict[str, Any] | None]
     length: Mapped[int | None]  # tokens of the response, masked ones included; null when no token field is there
     valid: Mapped[int | None]  # tokens with response_mask 1; null when no mask is known
     advantage: Mapped[float | None]  # one recorded number for the rollout
-    finish_reason: Mapped[str | None] = mapped_column(Text)
     truncated: Mapped[bool | None]
     terminated: Mapped[bool | None]
-    prompt: Mapped[str | None] = mapped_column(Text)  # only where it differs from the group's
-    prompt_messages: Mapped[list[Any] | None]
-    response: Mapped[str | None] = mapped_column(Text)
-    messages: Mapped[list[Any] | None]
-    ground_truth: Mapped[str | None] = mapped_column(Text)
+    sample_index: Mapped[int | None]
     policy_version: Mapped[int | None]
     reward_baseline: Mapped[float | None]
     bootstrap_value: Mapped[float | None]
-    rollout_id: Mapped[str | None] = mapped_column(Text)
     segment: Mapped[int | None]
     rank: Mapped[int | None]
     micro_batch: Mapped[int | None]
     digest: Mapped[str] = mapped_column(String(32))  # of everything recorded: equal rows have equal digests
+    data_source: Mapped[str | None] = mapped_column(Verbatim)
+    finish_reason: Mapped[str | None] = mapped_column(Verbatim)
+    file: Mapped[str | None] = mapped_column(Verbatim)  # which file of the upload, when there are several
+    sample_id: Mapped[str | None] = mapped_column(Verbatim)
+    rollout_id: Mapped[str | None] = mapped_column(Verbatim)
+    reward_components: Mapped[dict[str, Any] | None]
+    prompt: Mapped[str | None] = mapped_column(Verbatim)  # only where it differs from the group's
+    prompt_messages: Mapped[list[Any] | None]
+    response: Mapped[str | None] = mapped_column(Verbatim)
+    messages: Mapped[list[Any] | None]
+    ground_truth: Mapped[str | None] = mapped_column(Verbatim)
     extra: Mapped[dict[str, Any] | None]
 
 
@@ -192,6 +195,7 @@ class TokenArray(Base):
     """
 
     __tablename__ = "token_array"
+    __table_args__ = (Index("ix_token_array_part", "batch_id", "group_no", "part"),)
     batch_id: Mapped[str] = batch_key()
     field: Mapped[str] = mapped_column(String(96), primary_key=True)  # also "advantages:<estimate id>"
     group_no: Mapped[int] = mapped_column(primary_key=True)
@@ -225,6 +229,7 @@ class EstimateRollout(Base):
     """What an estimate says of one rollout: means over its unmasked tokens, before and after whitening."""
 
     __tablename__ = "estimate_rollout"
+    __table_args__ = ({"sqlite_with_rowid": False},)
     estimate_id: Mapped[str] = mapped_column(ForeignKey("estimate.id", ondelete="CASCADE"), primary_key=True)
     index: Mapped[int] = mapped_column(primary_key=True)
     advantage: Mapped[float | None]
@@ -254,8 +259,8 @@ class RunningMoments(Base):
 class Dashboard(Base):
     __tablename__ = "dashboard"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    title: Mapped[str] = mapped_column(Text)
-    note: Mapped[str] = mapped_column(Text, default="")
+    title: Mapped[str] = mapped_column(Verbatim)
+    note: Mapped[str] = mapped_column(Verbatim, default="")
     created: Mapped[float]
     updated: Mapped[float]
 
@@ -272,7 +277,7 @@ class Panel(Base):
     batch_id: Mapped[str | None] = mapped_column(String(32))
     estimate_id: Mapped[str | None] = mapped_column(String(32))
     options: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    caption: Mapped[str] = mapped_column(Text, default="")
+    caption: Mapped[str] = mapped_column(Verbatim, default="")
 
 
 class Share(Base):
@@ -311,7 +316,7 @@ class IdempotencyKey(Base):
 
     __tablename__ = "idempotency_key"
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
-    path: Mapped[str] = mapped_column(Text)
+    path: Mapped[str] = mapped_column(Verbatim)
     digest: Mapped[str] = mapped_column(String(64))  # of the request body
     status: Mapped[int]
     headers: Mapped[dict[str, Any]]

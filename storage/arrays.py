@@ -1,0 +1,220 @@
+"""Per-token arrays in the database: one blob per batch, field, group and part (`token_array`).
+
+A field that no rollout of a part has is no row; a rollout without it has length -1. `response_tokens` (texts)
+are two fields: their UTF-8 bytes end to end, and `response_token_sizes`, the bytes of each token.
+Reading one rollout touches only the blobs of its own part.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import delete as delete_from
+from sqlalchemy import func, insert, select
+
+from storage import codec
+from storage.codec import ABSENT, MISSING, Encoded, decode, encode, is_missing, slot_lengths
+from storage.database import AnySession, WriteSession, upsert
+from storage.models import Rollout, TokenArray
+
+__all__ = [
+    "ABSENT", "MISSING", "Corrupt", "Encoded", "decode", "delete", "encode", "fields", "flat", "is_missing",
+    "iterate", "pack_texts", "put", "put_fields", "rollout_arrays", "unpack_texts",
+]  # fmt: skip
+
+TEXTS = "response_tokens"
+SIZES = "response_token_sizes"
+
+#: What may be put: arrays, or lists of texts for `response_tokens`; None where a rollout has no such field.
+Values = Sequence[NDArray[Any] | Sequence[str] | None]
+
+
+class Corrupt(Exception):
+    """A stored array is not what was written. The message names where it is."""
+
+    def __init__(self, batch: str, field: str, group: int, part: int, reason: str) -> None:
+        super().__init__(f"batch {batch}, field {field}, group {group}, part {part}: {reason}")
+        self.batch, self.field, self.group, self.part, self.reason = batch, field, group, part, reason
+
+
+def put(session: WriteSession, batch_id: str, field: str, group_no: int, part: int, values: Values) -> None:
+    """Store (or replace) one field of one part; `values` has one entry per slot."""
+    upsert(session, TokenArray, list(_rows(batch_id, group_no, part, {field: values})))
+
+
+def put_fields(
+    session: WriteSession, batch_id: str, group_no: int, part: int, arrays: Mapping[str, Values]
+) -> None:
+    """Store several fields of a new part at once."""
+    rows = list(_rows(batch_id, group_no, part, arrays))
+    if rows:
+        session.execute(insert(TokenArray), rows)
+
+
+def iterate(
+    session: AnySession, batch_id: str, field: str, group_no: int | None = None
+) -> Iterator[tuple[int, int, list[NDArray[Any] | None]]]:
+    """`(group_no, part, values per slot)` in storage order, for the parts that have the field. Raises Corrupt."""
+    statement = select(TokenArray).where(TokenArray.batch_id == batch_id, TokenArray.field == field)
+    if group_no is not None:
+        statement = statement.where(TokenArray.group_no == group_no)
+    statement = statement.order_by(TokenArray.group_no, TokenArray.part).execution_options(yield_per=64)
+    for row in session.execute(statement).scalars():
+        session.expunge(row)
+        try:
+            yield row.group_no, row.part, decode(encoded_of(row))
+        except codec.Damaged as error:
+            raise corrupt(row, error) from error
+
+
+def flat(session: AnySession, batch_id: str, field: str) -> tuple[NDArray[Any], NDArray[np.int32]] | None:
+    """All values of a field end to end in storage order, and the length per rollout (-1: absent).
+
+    None where no rollout of the batch has the field. The type is the widest of the parts'. Raises Corrupt.
+    """
+    where = (TokenArray.batch_id == batch_id, TokenArray.field == field)
+    keys = session.execute(
+        select(TokenArray.group_no, TokenArray.part, TokenArray.dtype, TokenArray.lengths).where(*where)
+    ).all()
+    if not keys:
+        return None
+    lengths = _all_lengths(session, batch_id, {(row.group_no, row.part): row.lengths for row in keys})
+    dtype = np.result_type(*{codec.DTYPES[row.dtype] for row in keys})
+    values = np.empty(int(np.maximum(lengths, 0).sum()), dtype)
+    rows = session.execute(
+        select(TokenArray).where(*where).order_by(TokenArray.group_no, TokenArray.part),
+        execution_options={"yield_per": 64},
+    ).scalars()
+    start = 0
+    for row in rows:
+        session.expunge(row)
+        end = start + int(np.maximum(slot_lengths(row.lengths), 0).sum())
+        try:
+            codec.decode_into(encoded_of(row), values[start:end])
+        except codec.Damaged as error:
+            raise corrupt(row, error) from error
+        start = end
+    return values, lengths
+
+
+def rollout_arrays(
+    session: AnySession, rollout: Rollout, fields: Sequence[str] | None = None
+) -> dict[str, NDArray[Any] | list[str]]:
+    """The arrays that this rollout has, under their field names; `response_tokens` as a list of texts.
+
+    `fields` None: everything recorded, not what estimates added. Absent fields are absent keys. Raises Corrupt.
+    """
+    statement = select(TokenArray).where(
+        TokenArray.batch_id == rollout.batch_id,
+        TokenArray.group_no == rollout.group_no,
+        TokenArray.part == rollout.part,
+    )
+    if fields is None:
+        statement = statement.where(TokenArray.field.not_like("%:%"))
+    else:
+        wanted = [*fields, SIZES] if TEXTS in fields else list(fields)
+        statement = statement.where(TokenArray.field.in_(wanted))
+    found: dict[str, NDArray[Any] | list[str]] = {}
+    for row in session.execute(statement).scalars():
+        try:
+            values = codec.decode_slot(encoded_of(row), rollout.slot)
+        except codec.Damaged as error:
+            raise corrupt(row, error) from error
+        if values is not None:
+            found[row.field] = values
+    sizes, data = found.pop(SIZES, None), found.get(TEXTS)
+    if isinstance(sizes, np.ndarray) and isinstance(data, np.ndarray):
+        found[TEXTS] = _texts(data, sizes)
+    return found
+
+
+def fields(session: AnySession, batch_id: str) -> list[str]:
+    """Names of the stored fields, sorted; `response_tokens` counts as one."""
+    statement = select(TokenArray.field).where(TokenArray.batch_id == batch_id).distinct()
+    return sorted(name for name in session.execute(statement).scalars() if name != SIZES)
+
+
+def delete(session: WriteSession, batch_id: str, field: str) -> None:
+    """Remove a field of a batch."""
+    names = [TEXTS, SIZES] if field == TEXTS else [field]
+    session.execute(
+        delete_from(TokenArray).where(TokenArray.batch_id == batch_id, TokenArray.field.in_(names))
+    )
+
+
+def pack_texts(values: Sequence[Sequence[str] | None]) -> tuple[codec.Values, codec.Values]:
+    """Token texts as bytes and sizes. Lone surrogates (half a character in one token) are kept."""
+    encoded = [None if v is None else [text.encode("utf-8", "surrogatepass") for text in v] for v in values]
+    data = [None if v is None else np.frombuffer(b"".join(v), np.uint8) for v in encoded]
+    sizes = [None if v is None else np.array([len(text) for text in v], np.int32) for v in encoded]
+    return data, sizes
+
+
+def unpack_texts(data: codec.Values, sizes: codec.Values) -> list[list[str] | None]:
+    """The inverse of `pack_texts`."""
+    return [None if d is None or s is None else _texts(d, s) for d, s in zip(data, sizes, strict=True)]
+
+
+def encoded_of(row: TokenArray) -> Encoded:
+    return Encoded(row.codec, row.dtype, row.lengths, row.checksum, row.data)
+
+
+def corrupt(row: TokenArray, error: Exception) -> Corrupt:
+    return Corrupt(row.batch_id, row.field, row.group_no, row.part, str(error))
+
+
+def _texts(data: NDArray[Any], sizes: NDArray[Any]) -> list[str]:
+    raw, start, texts = data.tobytes(), 0, []
+    for size in sizes.tolist():
+        texts.append(raw[start : start + size].decode("utf-8", "surrogatepass"))
+        start += size
+    return texts
+
+
+def _rows(
+    batch_id: str, group_no: int, part: int, arrays: Mapping[str, Values]
+) -> Iterator[dict[str, Any]]:
+    for field, values in arrays.items():
+        for name, plain in _plain(field, values):
+            if all(array is None for array in plain):
+                continue
+            e = encode(plain)
+            yield {
+                "batch_id": batch_id, "field": name, "group_no": group_no, "part": part, "codec": e.codec,
+                "dtype": e.dtype, "lengths": e.lengths, "checksum": e.checksum, "data": e.data,
+            }  # fmt: skip
+
+
+def _plain(field: str, values: Values) -> list[tuple[str, codec.Values]]:
+    if field == TEXTS:
+        texts = [None if v is None or isinstance(v, np.ndarray) else v for v in values]
+        if texts != list(values):
+            raise ValueError("response_tokens takes lists of texts")
+        data, sizes = pack_texts(texts)
+        return [(TEXTS, data), (SIZES, sizes)]
+    arrays = [v if isinstance(v, np.ndarray) else None for v in values]
+    if any(a is None and v is not None for a, v in zip(arrays, values, strict=True)):
+        raise ValueError(f"{field} takes numpy arrays")
+    return [(field, arrays)]
+
+
+def _all_lengths(
+    session: AnySession, batch_id: str, stored: Mapping[tuple[int, int], bytes]
+) -> NDArray[np.int32]:
+    """Lengths of all rollouts of the batch, -1 for the parts that do not have the field."""
+    sizes = session.execute(
+        select(Rollout.group_no, Rollout.part, func.count())
+        .where(Rollout.batch_id == batch_id)
+        .group_by(Rollout.group_no, Rollout.part)
+        .order_by(Rollout.group_no, Rollout.part)
+    ).all()
+    parts = []
+    for group_no, part, size in sizes:
+        raw = stored.get((group_no, part))
+        lengths = np.full(size, ABSENT, np.int32) if raw is None else slot_lengths(raw)
+        if lengths.shape[0] != size:
+            reason = f"is for {lengths.shape[0]} rollouts, the part has {size}"
+            raise Corrupt(batch_id, "lengths", group_no, part, reason)
+        parts.append(lengths)
+    return np.concatenate(parts) if parts else np.empty(0, np.int32)

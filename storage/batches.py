@@ -1,0 +1,179 @@
+"""Batches: written part by part while invisible, then made ready at once and never changed."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete as delete_from
+from sqlalchemy import func, insert, inspect, select, update
+
+from storage import arrays as token_arrays
+from storage import groups as prompt_groups
+from storage.arrays import Values
+from storage.database import AnySession, WriteSession
+from storage.groups import GroupRow
+from storage.ids import new_id
+from storage.models import Batch, Prompt, Rollout, Upload
+from storage.pages import Page, Sort, paginate
+
+INGESTING, READY = "ingesting", "ready"
+SPLIT_LENGTH = 64
+PLACE = ("batch_id", "group_no", "part", "slot")
+COLUMNS = tuple(column.key for column in inspect(Rollout).column_attrs if column.key not in PLACE)
+
+
+def begin(
+    session: WriteSession,
+    *,
+    run_id: str,
+    upload_id: str,
+    format: str,
+    step: int | None = None,
+    split: str | None = None,
+    id: str | None = None,
+    **columns: Any,
+) -> Batch:
+    """A batch in state "ingesting": no reader sees it before `finish`."""
+    if split is not None and not (0 < len(split) <= SPLIT_LENGTH and split.isprintable()):
+        raise ValueError(f"a split's name has 1 to {SPLIT_LENGTH} printable characters")
+    columns = {"created": time.time(), **columns, "state": INGESTING}
+    batch = Batch(
+        id=id or new_id(), run_id=run_id, upload_id=upload_id, format=format, step=step, split=split, **columns
+    )
+    session.add(batch)
+    session.flush()
+    return batch
+
+
+def add_part(
+    session: WriteSession,
+    batch_id: str,
+    group_no: int,
+    part: int,
+    prompt: Mapping[str, Any] | None,
+    rollouts: Sequence[Mapping[str, Any]],
+    arrays: Mapping[str, Values],
+) -> None:
+    """Store one part of a group.
+
+    `prompt`: columns of `Prompt` (`group_id`, `data_source`, `prompt`, `messages`), with the group's first part
+    (part 0), else None. `rollouts`: columns of `Rollout` without its place; their order gives the slots.
+    `arrays`: field -> one array (or None) per slot; `response_tokens` takes lists of texts.
+    """
+    if (part == 0) != (prompt is not None):
+        raise ValueError("a group's prompt comes with its first part")
+    for field, values in arrays.items():
+        if len(values) != len(rollouts):
+            raise ValueError(f"{field} has {len(values)} entries for {len(rollouts)} rollouts")
+    unknown = {key for rollout in rollouts for key in rollout} - set(COLUMNS)
+    if unknown:
+        raise ValueError(f"not columns of a rollout: {', '.join(sorted(unknown))}")
+    if prompt is not None:
+        counted = prompt_groups.statistics([rollout.get("reward") for rollout in rollouts])
+        session.execute(insert(Prompt), [{"batch_id": batch_id, "group_no": group_no, **prompt, **counted}])
+    place = {"batch_id": batch_id, "group_no": group_no, "part": part}
+    rows = [
+        {**{name: rollout.get(name) for name in COLUMNS}, **place, "slot": slot}
+        for slot, rollout in enumerate(rollouts)
+    ]
+    if rows:
+        session.execute(insert(Rollout), rows)
+    token_arrays.put_fields(session, batch_id, group_no, part, arrays)
+
+
+def finish(
+    session: WriteSession,
+    batch_id: str,
+    *,
+    rollouts: int | None = None,
+    groups: int | None = None,
+    tokens: int | None = None,
+    fields: dict[str, Any] | None = None,
+    statistics: dict[str, Any] | None = None,
+    findings: list[Any] | None = None,
+    **columns: Any,
+) -> bool:
+    """Make the batch ready, with its counts (taken from its rows where not given). False if it was not ingesting.
+
+    `findings` are dicts with at least `code` and `severity`.
+    """
+    prompt_groups.recount(session, batch_id)
+    counted = session.execute(
+        select(func.count(), func.coalesce(func.sum(Rollout.length), 0)).where(Rollout.batch_id == batch_id)
+    ).one()
+    group_count = session.execute(
+        select(func.count()).select_from(Prompt).where(Prompt.batch_id == batch_id)
+    ).scalar_one()
+    found = findings or []
+    changed = session.execute(
+        update(Batch)
+        .where(Batch.id == batch_id, Batch.state == INGESTING)
+        .values(
+            state=READY,
+            rollouts=counted[0] if rollouts is None else rollouts,
+            groups=group_count if groups is None else groups,
+            tokens=int(counted[1]) if tokens is None else tokens,
+            fields=fields or {},
+            statistics=statistics or {},
+            findings=found,
+            codes={finding["code"]: finding["severity"] for finding in found},
+            **columns,
+        )
+        .returning(Batch.upload_id)
+    ).first()
+    if changed is None:
+        return False
+    made = update(Upload).where(Upload.id == changed.upload_id)
+    session.execute(made.values(batches_made=Upload.batches_made + 1))
+    return True
+
+
+def get(session: AnySession, batch_id: str) -> Batch | None:
+    """The batch, if it is ready."""
+    found = session.get(Batch, batch_id)
+    return found if found is not None and found.state == READY else None
+
+
+def get_any(session: AnySession, batch_id: str) -> Batch | None:
+    """The batch in any state, for whoever is writing it."""
+    return session.get(Batch, batch_id)
+
+
+def page(
+    session: AnySession, run_id: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[Batch]:
+    """Ready batches, newest first."""
+    where = [Batch.state == READY] + ([] if run_id is None else [Batch.run_id == run_id])
+    sort = Sort("-created", Batch.created, Batch.id, True)
+    rows, following = paginate(session, select(Batch).where(*where), sort, limit, cursor)
+    total = session.execute(select(func.count()).select_from(Batch).where(*where)).scalar_one()
+    return Page([row.Batch for row in rows], following, total)
+
+
+def groups(
+    session: AnySession,
+    batch_id: str,
+    sort: str = "group_no",
+    limit: int = 50,
+    cursor: str | None = None,
+    estimate_id: str | None = None,
+) -> Page[GroupRow]:
+    """The batch's prompt groups: see `storage.groups.page`."""
+    return prompt_groups.page(session, batch_id, sort, limit, cursor, estimate_id)
+
+
+def group(session: AnySession, batch_id: str, key: int | str) -> Prompt | None:
+    """One prompt group by its number (int) or its id (str)."""
+    return prompt_groups.get(session, batch_id, key)
+
+
+def delete(session: WriteSession, batch_id: str) -> bool:
+    """Delete a batch with its rollouts, arrays and estimates. False where there is none."""
+    gone = delete_from(Batch).where(Batch.id == batch_id).returning(Batch.id)
+    return session.execute(gone).first() is not None
+
+
+def discard_partial(session: WriteSession, upload_id: str) -> int:
+    """Delete what an interrupted ingest left unfinished; ready batches stay. How many were deleted."""
+    partial = delete_from(Batch).where(Batch.upload_id == upload_id, Batch.state == INGESTING)
+    return len(session.execute(partial.returning(Batch.id)).all())

@@ -1,0 +1,170 @@
+"""One part's values as bytes and back: little-endian, split by byte position, zstd level 1. No database here.
+
+Why split by position: the exponent bytes of floats and the high bytes of ids repeat, so they compress once they
+stand together. Everything is bit-exact, down to the sign of zero and the payload of a NaN.
+"""
+
+import threading
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+Values = Sequence[NDArray[Any] | None]
+
+#: "This one value was null": a quiet NaN whose payload survives float32 (its low 29 bits are zero).
+MISSING_BITS = 0x7FF8_0000_0000_0000 | 0x15A5A5 << 29
+MISSING_BITS_F4 = 0x7FC0_0000 | 0x15A5A5
+MISSING: np.float64 = np.array(MISSING_BITS, np.uint64).view(np.float64)[()]
+
+DTYPES = {"u1": "|u1", "i4": "<i4", "i8": "<i8", "f4": "<f4", "f8": "<f8"}
+ABSENT = -1
+
+_local = threading.local()  # zstd contexts are not for sharing between threads
+
+
+class Damaged(ValueError):
+    """The bytes are not what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """`lengths` is little-endian int32 per slot, -1 absent; `checksum` is the CRC-32 of data, then lengths."""
+
+    codec: str
+    dtype: str
+    lengths: bytes
+    checksum: int
+    data: bytes
+
+
+def is_missing(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a float array holds `MISSING`, of the same shape; all False for integers."""
+    if array.dtype == np.float64:
+        return np.asarray(np.ascontiguousarray(array).view(np.uint64) == MISSING_BITS).reshape(array.shape)
+    if array.dtype == np.float32:
+        return np.asarray(np.ascontiguousarray(array).view(np.uint32) == MISSING_BITS_F4).reshape(array.shape)
+    return np.zeros(array.shape, np.bool_)
+
+
+def encode(values: Values) -> Encoded:
+    """The values of the slots of one part. Each is one-dimensional, or None where the rollout has no such field."""
+    for array in values:
+        if array is not None and array.ndim != 1:
+            raise ValueError(f"a token array has one dimension, not {array.ndim}")
+    lengths = np.array([ABSENT if array is None else array.shape[0] for array in values], "<i4").tobytes()
+    joined = narrow(_join([array for array in values if array is not None]))
+    raw: Any = joined
+    if joined.itemsize > 1:
+        raw = np.ascontiguousarray(joined.view(np.uint8).reshape(joined.shape[0], joined.itemsize).T)
+    data = _compressor().compress(raw.tobytes())
+    codec = "bss+zstd1" if joined.itemsize > 1 else "zstd1"
+    return Encoded(codec, joined.dtype.str[1:], lengths, checksum(data, lengths), data)
+
+
+def checksum(data: bytes, lengths: bytes) -> int:
+    return zlib.crc32(lengths, zlib.crc32(data))
+
+
+def slot_lengths(lengths: bytes) -> NDArray[np.int32]:
+    return np.frombuffer(lengths, "<i4").astype(np.int32)
+
+
+def planes(encoded: Encoded) -> NDArray[np.uint8]:
+    """The byte planes, `[itemsize, values]`, after checking them. Raises Damaged."""
+    if checksum(encoded.data, encoded.lengths) != encoded.checksum:
+        raise Damaged("the checksum does not fit the stored bytes")
+    if encoded.dtype not in DTYPES or encoded.codec not in ("bss+zstd1", "zstd1"):
+        raise Damaged(f"unknown codec {encoded.codec!r} of {encoded.dtype!r}")
+    size = np.dtype(DTYPES[encoded.dtype]).itemsize
+    count = int(np.maximum(slot_lengths(encoded.lengths), 0).sum())
+    try:
+        raw = _decompressor().decompress(encoded.data, max_output_size=count * size)
+    except zstandard.ZstdError as error:
+        raise Damaged(f"cannot be decompressed: {error}") from error
+    if len(raw) != count * size:
+        raise Damaged(f"holds {len(raw)} bytes instead of {count * size}")
+    return np.frombuffer(raw, np.uint8).reshape(size, count)
+
+
+def decode_into(encoded: Encoded, out: NDArray[Any]) -> None:
+    """Write all values, end to end, into `out`, whose dtype is the encoded one or a wider one."""
+    source = planes(encoded)
+    target = out if out.dtype == DTYPES[encoded.dtype] else np.empty(source.shape[1], DTYPES[encoded.dtype])
+    target.view(np.uint8).reshape(source.shape[1], source.shape[0])[...] = source.T
+    if target is not out:
+        with np.errstate(invalid="ignore"):
+            out[...] = target
+
+
+def decode(encoded: Encoded) -> list[NDArray[Any] | None]:
+    """The values of every slot."""
+    lengths = slot_lengths(encoded.lengths)
+    flat = np.empty(int(np.maximum(lengths, 0).sum()), DTYPES[encoded.dtype])
+    decode_into(encoded, flat)
+    ends = np.cumsum(np.maximum(lengths, 0))
+    return [
+        None if length == ABSENT else flat[end - length : end]
+        for length, end in zip(lengths.tolist(), ends.tolist(), strict=True)
+    ]
+
+
+def decode_slot(encoded: Encoded, slot: int) -> NDArray[Any] | None:
+    """The values of one slot; only its bytes are put together."""
+    lengths = slot_lengths(encoded.lengths)
+    if not 0 <= slot < lengths.shape[0]:
+        raise Damaged(f"has {lengths.shape[0]} slots, slot {slot} is asked for")
+    if lengths[slot] == ABSENT:
+        return None
+    start = int(np.maximum(lengths[:slot], 0).sum())
+    wanted = planes(encoded)[:, start : start + int(lengths[slot])]
+    return np.ascontiguousarray(wanted.T).reshape(-1).view(DTYPES[encoded.dtype])
+
+
+def narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """The same values in the smallest stored type that holds every one exactly."""
+    kind = array.dtype.kind
+    if array.dtype in (np.bool_, np.uint8):
+        return array.astype("|u1", copy=False)
+    if kind in "iu":
+        low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
+        if high > np.iinfo(np.int64).max:
+            raise ValueError(f"{high} does not fit a 64-bit signed integer")
+        fits = -(2**31) <= low and high < 2**31
+        return array.astype("<i4" if fits else "<i8", copy=False)
+    if kind != "f" or array.itemsize > 8:
+        raise ValueError(f"a token array of type {array.dtype} cannot be stored")
+    if array.itemsize <= 4:
+        return array.astype("<f4", copy=False)
+    with np.errstate(all="ignore"):
+        small = array.astype("<f4")
+        back = small.astype("<f8")
+    exact = np.array_equal(back.view(np.uint64), array.astype("<f8", copy=False).view(np.uint64))
+    return small if exact else array.astype("<f8", copy=False)
+
+
+def _join(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    if not arrays:
+        return np.empty(0, "|u1")
+    # An empty list from JSON has no type of its own and must not widen the others.
+    typed = [array for array in arrays if array.size] or arrays[:1]
+    with np.errstate(invalid="ignore"):
+        return np.ascontiguousarray(np.concatenate(typed))
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    if not hasattr(_local, "compressor"):
+        _local.compressor = zstandard.ZstdCompressor(level=1)
+    found: zstandard.ZstdCompressor = _local.compressor
+    return found
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    if not hasattr(_local, "decompressor"):
+        _local.decompressor = zstandard.ZstdDecompressor()
+    found: zstandard.ZstdDecompressor = _local.decompressor
+    return found

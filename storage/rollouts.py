@@ -1,0 +1,198 @@
+"""Rollouts: one, a group's, a filtered page, or the light columns of a whole batch as numpy arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+
+from storage.database import AnySession
+from storage.models import Batch, EstimateRollout, Prompt, Rollout
+from storage.pages import Page, paginate, sort_from
+
+NUMBERS = ("reward", "advantage", "reward_baseline", "bootstrap_value")  # float64, NaN where null
+INTEGERS = ("index", "group_no", "part", "slot", "row")
+OPTIONAL = ("length", "valid", "rank", "sample_index", "policy_version", "segment", "micro_batch")
+OBJECTS = ("data_source", "reward_nonfinite", "digest", "finish_reason", "truncated", "terminated", "rollout_id")
+READ = (*INTEGERS, *OPTIONAL, *NUMBERS, *OBJECTS, "reward_components")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The light columns of all rollouts of a batch, each `[B]`, in storage order (group_no, part, slot).
+
+    Integers are int64; of `length`, `valid`, `rank`, `sample_index`, `policy_version`, `segment` and
+    `micro_batch`, -1 means not recorded (`known` tells a recorded -1 apart). Floats are float64, NaN where not
+    recorded; a non-finite reward is NaN with its name in `reward_nonfinite`. Objects hold str, bool or None.
+    `components`: reward function -> float64, NaN where the rollout has none.
+    """
+
+    index: NDArray[np.int64]
+    group_no: NDArray[np.int64]
+    part: NDArray[np.int64]
+    slot: NDArray[np.int64]
+    row: NDArray[np.int64]
+    length: NDArray[np.int64]
+    valid: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    sample_index: NDArray[np.int64]
+    policy_version: NDArray[np.int64]
+    segment: NDArray[np.int64]
+    micro_batch: NDArray[np.int64]
+    reward: NDArray[np.float64]
+    advantage: NDArray[np.float64]
+    reward_baseline: NDArray[np.float64]
+    bootstrap_value: NDArray[np.float64]
+    data_source: NDArray[np.object_]
+    reward_nonfinite: NDArray[np.object_]
+    digest: NDArray[np.object_]
+    finish_reason: NDArray[np.object_]
+    truncated: NDArray[np.object_]
+    terminated: NDArray[np.object_]
+    rollout_id: NDArray[np.object_]
+    components: dict[str, NDArray[np.float64]]
+    known: dict[str, NDArray[np.bool_]]
+
+    @property
+    def rollouts(self) -> int:
+        return int(self.index.shape[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a list of rollouts is narrowed to; None does not narrow. Reward bounds are inclusive."""
+
+    group_id: str | None = None
+    group_no: int | None = None
+    data_source: str | None = None
+    finish_reason: str | None = None
+    reward_min: float | None = None
+    reward_max: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRow:
+    """A rollout in a list. `advantage` is the chosen estimate's mean, else the recorded number."""
+
+    index: int
+    row: int
+    group_no: int
+    group_id: str
+    data_source: str | None
+    reward: float | None
+    reward_nonfinite: str | None
+    length: int | None
+    valid: int | None
+    finish_reason: str | None
+    advantage: float | None
+
+
+def get(session: AnySession, batch_id: str, index: int) -> Rollout | None:
+    return session.get(Rollout, (batch_id, index))
+
+
+def of_group(session: AnySession, batch_id: str, group_no: int) -> list[Rollout]:
+    """The rollouts of a group, whole, in storage order."""
+    statement = select(Rollout).where(Rollout.batch_id == batch_id, Rollout.group_no == group_no)
+    return list(session.execute(statement.order_by(Rollout.part, Rollout.slot)).scalars())
+
+
+def columns(session: AnySession, batch_id: str) -> Columns:
+    """The light columns of the whole batch, ready or not."""
+    statement = select(*(getattr(Rollout, name) for name in READ)).where(Rollout.batch_id == batch_id)
+    rows = session.execute(statement.order_by(Rollout.group_no, Rollout.part, Rollout.slot)).all()
+    raw: dict[str, Sequence[Any]] = dict(zip(READ, zip(*rows, strict=True), strict=True)) if rows else {}
+    by_name = {name: raw.get(name, ()) for name in READ}
+    known = {name: np.array([v is not None for v in by_name[name]], np.bool_) for name in OPTIONAL}
+    return Columns(
+        **{name: np.array(by_name[name], np.int64) for name in INTEGERS},
+        **{name: np.array([-1 if v is None else v for v in by_name[name]], np.int64) for name in OPTIONAL},
+        **{name: np.array(by_name[name], np.float64) for name in NUMBERS},  # None becomes NaN
+        **{name: _objects(by_name[name]) for name in OBJECTS},
+        components=_components(by_name["reward_components"]),
+        known=known,
+    )
+
+
+def page(
+    session: AnySession,
+    batch_id: str,
+    estimate_id: str | None = None,
+    sort: str = "index",
+    filter: Filter | None = None,
+    q: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[RolloutRow]:
+    """Rollouts by `index`, `reward`, `length`, `advantage` (the estimate's, if one is named) or `group`.
+
+    `q` finds text in the response or the prompt, upper and lower case alike for ASCII letters.
+    """
+    advantage = Rollout.advantage if estimate_id is None else EstimateRollout.advantage
+    keys: dict[str, ColumnElement[Any]] = {
+        "index": Rollout.index.expression, "reward": Rollout.reward.expression,
+        "length": Rollout.length.expression, "advantage": advantage.expression,
+        "group": Rollout.group_no.expression,
+    }  # fmt: skip
+    where = _where(batch_id, filter or Filter(), q)
+    statement: Select[Any] = select(
+        Rollout.index, Rollout.row, Rollout.group_no, Prompt.group_id, Rollout.data_source, Rollout.reward,
+        Rollout.reward_nonfinite, Rollout.length, Rollout.valid, Rollout.finish_reason,
+        advantage.label("advantage"),
+    ).where(*where)  # fmt: skip
+    statement = statement.join(Prompt, _same_group())
+    if estimate_id is not None:
+        same = and_(EstimateRollout.estimate_id == estimate_id, EstimateRollout.index == Rollout.index)
+        statement = statement.outerjoin(EstimateRollout, same)
+    chosen = sort_from(sort, keys, Rollout.index.expression)
+    rows, following = paginate(session, statement, chosen, limit, cursor)
+    items = [RolloutRow(*row[:11]) for row in rows]
+    return Page(items, following, _total(session, batch_id, where))
+
+
+def _same_group() -> ColumnElement[bool]:
+    return and_(Prompt.batch_id == Rollout.batch_id, Prompt.group_no == Rollout.group_no)
+
+
+def _where(batch_id: str, chosen: Filter, q: str | None) -> list[ColumnElement[bool]]:
+    where: list[ColumnElement[bool]] = [Rollout.batch_id == batch_id]
+    if chosen.group_id is not None:
+        where.append(Prompt.group_id == chosen.group_id)
+    if chosen.group_no is not None:
+        where.append(Rollout.group_no == chosen.group_no)
+    if chosen.data_source is not None:
+        where.append(Rollout.data_source == chosen.data_source)
+    if chosen.finish_reason is not None:
+        where.append(Rollout.finish_reason == chosen.finish_reason)
+    if chosen.reward_min is not None:
+        where.append(Rollout.reward >= chosen.reward_min)
+    if chosen.reward_max is not None:
+        where.append(Rollout.reward <= chosen.reward_max)
+    if q:
+        texts = (Rollout.response, Rollout.prompt, Prompt.prompt, Rollout.messages, Prompt.messages)
+        where.append(or_(*(text.icontains(q, autoescape=True) for text in texts)))
+    return where
+
+
+def _total(session: AnySession, batch_id: str, where: list[ColumnElement[bool]]) -> int:
+    if len(where) == 1:
+        known = session.execute(select(Batch.rollouts).where(Batch.id == batch_id)).scalar_one_or_none()
+        return known or 0
+    statement = select(func.count()).select_from(Rollout).join(Prompt, _same_group()).where(*where)
+    return session.execute(statement).scalar_one()
+
+
+def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
+    array = np.empty(len(values), np.object_)
+    array[:] = values
+    return array
+
+
+def _components(values: Sequence[dict[str, float | None] | None]) -> dict[str, NDArray[np.float64]]:
+    names = dict.fromkeys(name for value in values if value for name in value)  # in order of appearance
+    return {
+        name: np.array([None if value is None else value.get(name) for value in values], np.float64)
+        for name in names
+    }

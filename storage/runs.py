@@ -1,0 +1,117 @@
+"""Runs: looked up by name, listed with what they hold, and the rows of the run page."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Float, Select, cast, func, select
+from sqlalchemy import delete as delete_from
+
+from storage.database import AnySession, WriteSession, insert_new
+from storage.ids import new_id
+from storage.models import Batch, Run
+from storage.pages import Page, Sort, paginate
+
+NAME_LENGTH = 255
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run in a list. Counts are of ready batches; `newest` is when the last one was stored (Unix seconds)."""
+
+    id: str
+    name: str
+    created: float
+    batches: int
+    rollouts: int
+    tokens: int
+    first_step: int | None
+    last_step: int | None
+    newest: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A ready batch in its run. `newest`: no later batch of the same step and split. `codes`: code -> severity."""
+
+    batch_id: str
+    step: int | None
+    split: str | None
+    newest: bool
+    format: str
+    rollouts: int
+    groups: int
+    tokens: int
+    created: float
+    statistics: dict[str, Any]
+    codes: dict[str, Any]
+
+
+def get_or_create(session: WriteSession, name: str) -> Run:
+    """The run of that name. Raises ValueError for a name that cannot be one."""
+    name = name.strip()
+    if not 0 < len(name) <= NAME_LENGTH or not name.isprintable():
+        raise ValueError(f"a run's name has 1 to {NAME_LENGTH} printable characters")
+    insert_new(session, Run, {"id": new_id(), "name": name, "created": time.time()}, ["name"])
+    return session.execute(select(Run).where(Run.name == name)).scalar_one()
+
+
+def find(session: AnySession, id_or_name: str) -> Run | None:
+    """The run with that id, else the one with that name."""
+    if not id_or_name.isprintable():
+        return None
+    found = session.get(Run, id_or_name)
+    return found or session.execute(select(Run).where(Run.name == id_or_name)).scalar_one_or_none()
+
+
+def page(session: AnySession, limit: int = 50, cursor: str | None = None) -> Page[RunRow]:
+    """Runs, the one that got a batch last first."""
+    held = (
+        select(
+            Batch.run_id,
+            func.count().label("batches"),
+            func.sum(Batch.rollouts).label("rollouts"),
+            func.sum(Batch.tokens).label("tokens"),
+            func.min(Batch.step).label("first_step"),
+            func.max(Batch.step).label("last_step"),
+            func.max(Batch.created).label("newest"),
+        )
+        .where(Batch.state == "ready")
+        .group_by(Batch.run_id)
+        .subquery()
+    )
+    newest = cast(func.coalesce(held.c.newest, Run.created), Float(53))
+    statement: Select[Any] = select(Run, held).outerjoin(held, held.c.run_id == Run.id)
+    rows, following = paginate(session, statement, Sort("-newest", newest, Run.id, True), limit, cursor)
+    items = [
+        RunRow(
+            row.Run.id, row.Run.name, row.Run.created, row.batches or 0, int(row.rollouts or 0),
+            int(row.tokens or 0), row.first_step, row.last_step, row.page_key,
+        )
+        for row in rows
+    ]  # fmt: skip
+    return Page(items, following, session.execute(select(func.count()).select_from(Run)).scalar_one())
+
+
+def steps(session: AnySession, run_id: str, split: str | None = None) -> list[StepRow]:
+    """One row per ready batch, by step, split and age; batches without a step last. `split` keeps one split."""
+    statement = select(
+        Batch.id, Batch.step, Batch.split, Batch.format, Batch.rollouts, Batch.groups, Batch.tokens,
+        Batch.created, Batch.statistics, Batch.codes,
+    ).where(Batch.run_id == run_id, Batch.state == "ready")  # fmt: skip
+    if split is not None:
+        statement = statement.where(Batch.split == split)
+    rows = session.execute(statement.order_by(Batch.step.nulls_last(), Batch.split, Batch.created, Batch.id)).all()
+    last = {(row.step, row.split): row.id for row in rows}
+    return [
+        StepRow(
+            row.id, row.step, row.split, row.step is None or last[row.step, row.split] == row.id, row.format,
+            row.rollouts, row.groups, row.tokens, row.created, row.statistics, row.codes,
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def delete(session: WriteSession, run_id: str) -> bool:
+    """Delete a run with its batches and all that hangs on them. False where there is none."""
+    return session.execute(delete_from(Run).where(Run.id == run_id).returning(Run.id)).first() is not None

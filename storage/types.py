@@ -1,0 +1,50 @@
+"""Column types that give back exactly what was put in, on both databases."""
+
+import json
+import re
+from typing import Any
+
+from sqlalchemy import Dialect, Text
+from sqlalchemy.types import TypeDecorator
+
+ESCAPE = "\x10"  # "data link escape": rare in text, and escaped itself
+_TO_ESCAPE = re.compile("[\x00\x10\ud800-\udfff]")
+_ESCAPED = re.compile("\x10([0-9a-f]{4})")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Verbatim(TypeDecorator[str]):
+    """Text of any kind, also with the characters that PostgreSQL (NUL) or UTF-8 (lone surrogates) refuse.
+
+    Those characters are stored as DLE and four hex digits; every other text is stored as it is, so that
+    searching and comparing work. Text from a model or a file is of this type.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None or not _TO_ESCAPE.search(value):
+            return value
+        return _TO_ESCAPE.sub(lambda found: f"{ESCAPE}{ord(found[0]):04x}", value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None or ESCAPE not in value:
+            return value
+        return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), value)
+
+
+class Json(TypeDecorator[Any]):
+    """JSON as text. None is SQL NULL. NaN and infinities survive, which PostgreSQL's own JSON type refuses."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
