@@ -1,13 +1,19 @@
 """The built-in examples as files: a run with a turn for the worse, and two batches to check by hand."""
 
-from collections.abc import Iterable, Iterator
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import zstandard
+from sqlalchemy import Engine
 
 from app.example import small, story
+from app.jobs import Jobs
+from app.settings import Settings
+from app.uploads import Options, Spooled, accept, spool
 
 
 def lines(header: dict[str, Any], rows: Iterable[dict[str, Any]]) -> Iterator[bytes]:
@@ -38,3 +44,25 @@ def example_files(folder: Path) -> list[Path]:
         path.write_bytes(compress(b"".join(lines(story.HEADER, story.rows(step)))))
         files.append(path)
     return files
+
+
+def load(engine: Engine, jobs: Jobs, settings: Settings) -> list[str]:
+    """Uploads the examples like any other files; the ids of the three uploads.
+
+    Safe to repeat: the bytes are the same, so the uploads are. Not for calling on an event loop.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = example_files(folder)
+        uploads = [[path] for path in files if path.parent == folder]
+        uploads.append([path for path in files if path.parent != folder])
+        spooled = [asyncio.run(_spool(paths, folder, settings)) for paths in uploads]
+    return [accept(engine, jobs, settings, group, Options())[0] for group in spooled]
+
+
+async def _spool(paths: list[Path], folder: Path, settings: Settings) -> list[Spooled]:
+    return [await spool(_bytes(path), str(path.relative_to(folder)), settings) for path in paths]
+
+
+async def _bytes(path: Path) -> AsyncIterator[bytes]:
+    yield path.read_bytes()
