@@ -1,0 +1,179 @@
+"""The Jinja environment and the two answers of every page: HTML, and the same dataclass as JSON.
+
+A page is a frozen dataclass whose fields are the template's variables. `here` (where the page is, and its
+JSON beside it) is the only other one. A variable that nobody gave is an error, and everything is escaped.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from app import drawing, formatting, tokens
+
+ROOT = Path(__file__).resolve().parent.parent
+STATIC = ROOT / "static"
+
+_JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_DATACLASS
+
+
+@dataclass(frozen=True, slots=True)
+class Crumb:
+    """One step of the way to a page; the last one has no `href`."""
+
+    text: str
+    href: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where a page is: its own address, its JSON beside it, and the part of the header that is lit."""
+
+    path: str
+    json_url: str
+    section: str
+
+    def url(self, **changes: Any) -> str:
+        """This page's address with some query parameters replaced; None takes one away."""
+        path, _, query = self.path.partition("?")
+        return path + with_query(query, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Vendored:
+    url: str
+    integrity: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPage:
+    """What a person sees in place of a page. `problems` as in problem details: row, field, message."""
+
+    title: str
+    status: int
+    detail: str
+    problems: tuple[Mapping[str, Any], ...]
+    crumbs: tuple[Crumb, ...]
+
+
+def with_query(query: str, **changes: Any) -> str:
+    """`?a=1&b=2` with the changes applied, keeping the order; empty where nothing is left."""
+    pairs = [part.split("=", 1) for part in query.split("&") if "=" in part]
+    kept = [f"{key}={value}" for key, value in pairs if key not in changes]
+    added = urlencode({key: value for key, value in changes.items() if value is not None})
+    text = "&".join([*kept, *([added] if added else [])])
+    return f"?{text}" if text else ""
+
+
+@lru_cache(maxsize=256)
+def asset(path: str) -> str:
+    """The address of a file in static/, with a digest of its content so that it may be kept for ever."""
+    digest = hashlib.sha256((STATIC / path).read_bytes()).hexdigest()[:10]
+    return f"/static/{path}?v={digest}"
+
+
+@lru_cache(maxsize=16)
+def vendor(name: str) -> Vendored:
+    """A third-party file by its name in static/vendor/manifest.json."""
+    entry = manifest()[name]
+    return Vendored(f"/static/vendor/{entry['file']}", entry["sha384"])
+
+
+@lru_cache(maxsize=1)
+def manifest() -> dict[str, dict[str, Any]]:
+    loaded: dict[str, dict[str, Any]] = json.loads((STATIC / "vendor" / "manifest.json").read_text())
+    return loaded
+
+
+def island(value: Any) -> Markup:
+    """JSON for a `<script type="application/json">`: nothing in it can end the element or start another."""
+    text = orjson.dumps(value, option=_JSON).decode()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The one environment: autoescape on, undefined names are errors."""
+    env = Environment(
+        loader=FileSystemLoader(ROOT / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.globals.update(asset=asset, vendor=vendor, draw=drawing, classes=_classes)
+    env.filters.update(
+        num=formatting.number,
+        signed=formatting.signed,
+        integer=formatting.integer,
+        pct=formatting.percent,
+        bytes=formatting.size,
+        duration=formatting.duration,
+        ago=formatting.ago,
+        iso=formatting.iso,
+        plural=formatting.plural,
+        shown=tokens.shown,
+        plain=tokens.plain,
+        token_html=tokens.chunk_html,
+        island=island,
+    )
+    return env
+
+
+def render(template: str, page: Any, here: Here) -> str:
+    """The template filled from the fields of the dataclass `page`."""
+    values = {field.name: getattr(page, field.name) for field in fields(page)}
+    return environment().get_template(template).render(values, here=here)
+
+
+def html(request: Request, template: str, page: Any, section: str = "", status: int = 200) -> HTMLResponse:
+    """The page as HTML, with `Link: rel=alternate` to its JSON."""
+    here = locate(request, section)
+    headers = {"Link": f'<{here.json_url}>; rel="alternate"; type="application/json"'}
+    return HTMLResponse(render(template, page, here), status_code=status, headers=headers)
+
+
+def data(request: Request, page: Any) -> Response:
+    """The page's dataclass as JSON, with `Link: rel=alternate` to the HTML."""
+    path = request.url.path.removesuffix(".json")
+    path = "/" if path in ("", "/index") else path
+    query = f"?{request.url.query}" if request.url.query else ""
+    headers = {"Link": f'<{path}{query}>; rel="alternate"; type="text/html"'}
+    return Response(orjson.dumps(page, option=_JSON), media_type="application/json", headers=headers)
+
+
+def error(
+    request: Request, status: int, title: str, detail: str, problems: Sequence[Mapping[str, Any]] = ()
+) -> HTMLResponse:
+    """The page for what could not be answered."""
+    page = ErrorPage(title, status, detail, tuple(problems), (Crumb(title),))
+    return html(request, "pages/error.html", page, status=status)
+
+
+def locate(request: Request, section: str) -> Here:
+    path = request.url.path
+    query = f"?{request.url.query}" if request.url.query else ""
+    beside = "/index.json" if path == "/" else f"{path.removesuffix('.json')}.json"
+    return Here(path + query, beside + query, section)
+
+
+def as_dict(page: Any) -> dict[str, Any]:
+    """The dataclass as plain dicts, for a caller that renders elsewhere."""
+    return asdict(page)
+
+
+def _classes(*names: str | bool | None) -> str:
+    """The CSS classes among `names` that are there: `classes('cell', dead and 'dead')`."""
+    return " ".join(name for name in names if isinstance(name, str) and name)
