@@ -22,18 +22,18 @@ class Joined:
     """Clusters of tokens that make whole characters together.
 
     texts, counts   text of each cluster and how many tokens are in it
-    bytes           `E4 | BD A0` for a cluster of several tokens, where the bytes are known
+    spelled         `E4 | BD A0` for a cluster of several tokens, where the bytes are known
     note            what a reader must know, or None
     """
 
     texts: list[str] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
-    bytes: dict[int, str] = field(default_factory=dict)
+    spelled: dict[int, str] = field(default_factory=dict)
     note: str | None = None
 
     def add(self, text: str, count: int, pieces: Sequence[bytes] = ()) -> None:
         if len(pieces) > 1:
-            self.bytes[len(self.texts)] = " | ".join(piece.hex(" ").upper() for piece in pieces)
+            self.spelled[len(self.texts)] = " | ".join(piece.hex(" ").upper() for piece in pieces)
         self.texts.append(text)
         self.counts.append(count)
 
