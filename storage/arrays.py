@@ -172,9 +172,7 @@ def _texts(data: NDArray[Any], sizes: NDArray[Any]) -> list[str]:
     return texts
 
 
-def _rows(
-    batch_id: str, group_no: int, part: int, arrays: Mapping[str, Values]
-) -> Iterator[dict[str, Any]]:
+def _rows(batch_id: str, group_no: int, part: int, arrays: Mapping[str, Values]) -> Iterator[dict[str, Any]]:
     for field, values in arrays.items():
         for name, plain in _plain(field, values):
             if all(array is None for array in plain):

@@ -38,7 +38,13 @@ def begin(
         raise ValueError(f"a split's name has 1 to {SPLIT_LENGTH} printable characters")
     columns = {"created": time.time(), **columns, "state": INGESTING}
     batch = Batch(
-        id=id or new_id(), run_id=run_id, upload_id=upload_id, format=format, step=step, split=split, **columns
+        id=id or new_id(),
+        run_id=run_id,
+        upload_id=upload_id,
+        format=format,
+        step=step,
+        split=split,
+        **columns,
     )
     session.add(batch)
     session.flush()

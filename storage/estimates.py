@@ -144,7 +144,13 @@ def clear(session: WriteSession, estimate_id: str) -> None:
 def put_moments(session: WriteSession, batch_id: str, key: str, moments: Mapping[str, Moments]) -> None:
     """Store (or replace) a batch's moments, unit ("token" | "response") -> (count, mean, Σ(x−mean)²)."""
     batch = session.get_one(Batch, batch_id)
-    place = {"batch_id": batch_id, "key": key, "run_id": batch.run_id, "split": batch.split, "step": batch.step}
+    place = {
+        "batch_id": batch_id,
+        "key": key,
+        "run_id": batch.run_id,
+        "split": batch.split,
+        "step": batch.step,
+    }
     rows = [
         {**place, "unit": unit, "count": int(count), "mean": float(mean), "m2": float(m2)}
         for unit, (count, mean, m2) in moments.items()

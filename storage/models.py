@@ -88,7 +88,9 @@ class Upload(Job, Base):
     rows: Mapped[int] = mapped_column(default=0)
     accepted: Mapped[int] = mapped_column(default=0)
     rejected: Mapped[int] = mapped_column(default=0)
-    problem_counts: Mapped[dict[str, Any]] = mapped_column(default=dict)  # code -> how many, also beyond the stored ones
+    problem_counts: Mapped[dict[str, Any]] = mapped_column(
+        default=dict
+    )  # code -> how many, also beyond the stored ones
     duplicate_of: Mapped[str | None] = mapped_column(String(32))
     batches_made: Mapped[int] = mapped_column(default=0)  # how many became ready, deleted ones included
 
@@ -124,7 +126,9 @@ class Batch(Base):
     tokens: Mapped[int] = mapped_column(default=0)
     created: Mapped[float] = mapped_column(index=True)
     codes: Mapped[dict[str, Any]] = mapped_column(default=dict)  # finding code -> severity, for lists
-    fields: Mapped[dict[str, Any]] = mapped_column(default=dict)  # field -> "recorded" | "derived:<rule>" | "absent"
+    fields: Mapped[dict[str, Any]] = mapped_column(
+        default=dict
+    )  # field -> "recorded" | "derived:<rule>" | "absent"
     header: Mapped[dict[str, Any]] = mapped_column(default=dict)  # batch metadata of the file
     statistics: Mapped[dict[str, Any]] = mapped_column(default=dict)
     findings: Mapped[list[Any]] = mapped_column(default=list)
@@ -161,7 +165,9 @@ class Rollout(Base):
     row: Mapped[int]  # row of the file, from 1
     reward: Mapped[float | None]  # null: not scored; non-finite values are in reward_nonfinite
     reward_nonfinite: Mapped[str | None] = mapped_column(String(16))  # "NaN" | "Infinity" | "-Infinity"
-    length: Mapped[int | None]  # tokens of the response, masked ones included; null when no token field is there
+    length: Mapped[
+        int | None
+    ]  # tokens of the response, masked ones included; null when no token field is there
     valid: Mapped[int | None]  # tokens with response_mask 1; null when no mask is known
     advantage: Mapped[float | None]  # one recorded number for the rollout
     truncated: Mapped[bool | None]
@@ -234,7 +240,9 @@ class EstimateRollout(Base):
     index: Mapped[int] = mapped_column(primary_key=True)
     advantage: Mapped[float | None]
     advantage_raw: Mapped[float | None]
-    raw_m2: Mapped[float | None]  # Σ(A−mean)² of the raw advantages: with valid and the mean, mergeable moments
+    raw_m2: Mapped[
+        float | None
+    ]  # Σ(A−mean)² of the raw advantages: with valid and the mean, mergeable moments
     advantage_min: Mapped[float | None]
     advantage_max: Mapped[float | None]
     total_abs: Mapped[float | None]  # Σ|A| over unmasked tokens: the rollout's weight in a token sum

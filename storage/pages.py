@@ -45,7 +45,9 @@ def sort_from(text: str, keys: dict[str, ColumnElement[Any]], tie: ColumnElement
     """The sort that `text` names: a key of `keys`, with a leading minus for descending. Raises ValueError."""
     name = text.removeprefix("-")
     if name not in keys:
-        raise ValueError(f"cannot sort by {name!r}; choose one of {', '.join(keys)} (with - in front: descending)")
+        raise ValueError(
+            f"cannot sort by {name!r}; choose one of {', '.join(keys)} (with - in front: descending)"
+        )
     return Sort(text, keys[name], tie, text.startswith("-"))
 
 
@@ -76,9 +78,7 @@ def paginate(
     if cursor is not None:
         statement = statement.where(_after(sort, *decode_cursor(cursor, sort.name)))
     direction = sort.key.desc() if sort.descending else sort.key.asc()
-    rows = session.execute(
-        statement.order_by(direction.nulls_last(), sort.tie.asc()).limit(limit + 1)
-    ).all()
+    rows = session.execute(statement.order_by(direction.nulls_last(), sort.tie.asc()).limit(limit + 1)).all()
     if len(rows) <= limit:
         return rows, None
     last = rows[limit - 1]

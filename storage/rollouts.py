@@ -15,7 +15,15 @@ from storage.pages import Page, paginate, sort_from
 NUMBERS = ("reward", "advantage", "reward_baseline", "bootstrap_value")  # float64, NaN where null
 INTEGERS = ("index", "group_no", "part", "slot", "row")
 OPTIONAL = ("length", "valid", "rank", "sample_index", "policy_version", "segment", "micro_batch")
-OBJECTS = ("data_source", "reward_nonfinite", "digest", "finish_reason", "truncated", "terminated", "rollout_id")
+OBJECTS = (
+    "data_source",
+    "reward_nonfinite",
+    "digest",
+    "finish_reason",
+    "truncated",
+    "terminated",
+    "rollout_id",
+)
 READ = (*INTEGERS, *OPTIONAL, *NUMBERS, *OBJECTS, "reward_components")
 
 

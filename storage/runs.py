@@ -101,7 +101,9 @@ def steps(session: AnySession, run_id: str, split: str | None = None) -> list[St
     ).where(Batch.run_id == run_id, Batch.state == "ready")  # fmt: skip
     if split is not None:
         statement = statement.where(Batch.split == split)
-    rows = session.execute(statement.order_by(Batch.step.nulls_last(), Batch.split, Batch.created, Batch.id)).all()
+    rows = session.execute(
+        statement.order_by(Batch.step.nulls_last(), Batch.split, Batch.created, Batch.id)
+    ).all()
     last = {(row.step, row.split): row.id for row in rows}
     return [
         StepRow(

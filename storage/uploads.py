@@ -118,7 +118,10 @@ def duplicate(session: AnySession, sha256: str, run: str) -> Upload | None:
     )
     for upload in session.execute(statement).scalars():
         names = session.execute(
-            select(Run.name).join(Batch, Batch.run_id == Run.id).where(Batch.upload_id == upload.id).distinct()
+            select(Run.name)
+            .join(Batch, Batch.run_id == Run.id)
+            .where(Batch.upload_id == upload.id)
+            .distinct()
         ).scalars()
         if set(names) == {run} and _complete(session, upload):
             return upload

@@ -55,3 +55,7 @@ def list_all(session: AnySession, since: float = 0.0) -> list[Worker]:
     return list(session.execute(statement).scalars())
 
 
+def seen(session: AnySession, since: float) -> bool:
+    """Whether some worker that did not stop was seen at or after the moment `since`."""
+    statement = select(Worker.executor_id).where(Worker.seen >= since, Worker.stopped.is_(None)).limit(1)
+    return session.execute(statement).first() is not None

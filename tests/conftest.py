@@ -1,0 +1,55 @@
+"""Fixtures for every test: a fresh, migrated database, on both kinds unless a test asks for SQLite alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from storage.database import make_engine
+from tests import databases
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty, migrated SQLite file to copy."""
+    return databases.sqlite_template(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """URL of the session's PostgreSQL, with `{name}` where the database's name goes."""
+    with databases.postgres_server() as url:
+        yield url
+
+
+@pytest.fixture(params=databases.KINDS)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """URL of a fresh, migrated database: the test runs once on SQLite and once on PostgreSQL."""
+    if request.param == "sqlite":
+        yield databases.copy_sqlite(request.getfixturevalue("sqlite_template"), tmp_path)
+    else:
+        with databases.postgres_copy(request.getfixturevalue("postgres_url")) as url:
+            yield url
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """An engine on a fresh, migrated database of each kind."""
+    engine = make_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """URL of a fresh, migrated SQLite file, for tests where the kind of database cannot matter."""
+    return databases.copy_sqlite(sqlite_template, tmp_path)
+
+
+@pytest.fixture
+def sqlite_engine(sqlite_url: str) -> Iterator[Engine]:
+    """An engine on a fresh, migrated SQLite file."""
+    engine = make_engine(sqlite_url)
+    yield engine
+    engine.dispose()
