@@ -23,8 +23,9 @@ def create(session: WriteSession, title: str, note: str = "") -> Dashboard:
     return dashboard
 
 
-def get(session: AnySession, dashboard_id: str) -> Dashboard | None:
-    return session.get(Dashboard, dashboard_id)
+def get(session: AnySession, dashboard_id: str, *, lock: bool = False) -> Dashboard | None:
+    """`lock` keeps other writers from changing it until the transaction ends."""
+    return session.get(Dashboard, dashboard_id, with_for_update=lock or None)
 
 
 def page(session: AnySession, limit: int = 50, cursor: str | None = None) -> Page[Dashboard]:
