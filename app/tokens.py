@@ -56,7 +56,7 @@ class TokenText:
     counts   tokens per cluster
     buckets  0 … 10 from strongest negative to strongest positive, 5 at zero, 11 where there is no number
     flags    bits MASKED, OVER (beyond the clip), SPECIAL (a control token), SEVERAL (tokens in one cluster)
-    spelled  the bytes of each token of a cluster of several, where known
+    bytes    the bytes of each token of a cluster of several, where known
     note     what a reader must know of how the tokens were joined, or None
     """
 
@@ -65,7 +65,7 @@ class TokenText:
     counts: list[int]
     buckets: list[int]
     flags: list[int]
-    spelled: dict[int, str]
+    bytes: dict[int, str]
     chunks: tuple[Chunk, ...]
     note: str | None
 
@@ -140,7 +140,7 @@ def _text(
         counts=joined.counts,
         buckets=bucket(strongest, clip).tolist(),
         flags=flags.tolist(),
-        spelled=joined.spelled,
+        bytes=joined.spelled,
         chunks=tuple(_chunks(texts, joined.counts)),
         note=joined.note,
     )
@@ -207,7 +207,7 @@ def chunk_html(text: TokenText, chunk: Chunk) -> Markup:
             body = seen[piece] = visible(piece) or "<i>∅</i>"
         tag = _OPENING[text.buckets[i] * 16 + text.flags[i]]
         if text.counts[i] > 1:
-            inside = f' data-bytes="{text.spelled[i]}"' if i in text.spelled else ""
+            inside = f' data-bytes="{text.bytes[i]}"' if i in text.bytes else ""
             tag = f'{tag[:-1]} data-n="{text.counts[i]}"{inside}>'
         parts.append(f"{tag}{body}</span>")
     # Only ids stand apart: the spaces between token texts are their own.
