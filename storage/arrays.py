@@ -55,7 +55,7 @@ def put_fields(
 def iterate(
     session: AnySession, batch_id: str, field: str, group_no: int | None = None
 ) -> Iterator[tuple[int, int, list[NDArray[Any] | None]]]:
-    """`(group_no, part, values per slot)` in storage order, for the parts that have the field. Raises Corrupt."""
+    """`(group_no, part, values per slot)` in storage order, of the parts with the field. Raises Corrupt."""
     statement = select(TokenArray).where(TokenArray.batch_id == batch_id, TokenArray.field == field)
     if group_no is not None:
         statement = statement.where(TokenArray.group_no == group_no)
@@ -103,7 +103,8 @@ def rollout_arrays(
 ) -> dict[str, NDArray[Any] | list[str]]:
     """The arrays that this rollout has, under their field names; `response_tokens` as a list of texts.
 
-    `fields` None: everything recorded, not what estimates added. Absent fields are absent keys. Raises Corrupt.
+    `fields` None: all that was recorded, not what estimates added. Absent fields are absent keys.
+    Raises Corrupt.
     """
     statement = select(TokenArray).where(
         TokenArray.batch_id == rollout.batch_id,

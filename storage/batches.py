@@ -62,8 +62,8 @@ def add_part(
 ) -> None:
     """Store one part of a group.
 
-    `prompt`: columns of `Prompt` (`group_id`, `data_source`, `prompt`, `messages`), with the group's first part
-    (part 0), else None. `rollouts`: columns of `Rollout` without its place; their order gives the slots.
+    `prompt`: columns of `Prompt` (`group_id`, `data_source`, `prompt`, `messages`) with the group's first
+    part (part 0), else None. `rollouts`: columns of `Rollout` without its place; their order gives the slots.
     `arrays`: field -> one array (or None) per slot; `response_tokens` takes lists of texts.
     """
     if (part == 0) != (prompt is not None):
@@ -99,13 +99,13 @@ def finish(
     findings: list[Any] | None = None,
     **columns: Any,
 ) -> bool:
-    """Make the batch ready, with its counts (taken from its rows where not given). False if it was not ingesting.
+    """Make the batch ready. False if it was not ingesting.
 
-    `findings` are dicts with at least `code` and `severity`.
+    Counts are taken from its rows where not given. `findings` are dicts with at least `code` and `severity`.
     """
     prompt_groups.recount(session, batch_id)
     counted = session.execute(
-        select(func.count(), func.coalesce(func.sum(Rollout.length), 0)).where(Rollout.batch_id == batch_id)
+        select(func.count(), func.sum(Rollout.length)).where(Rollout.batch_id == batch_id)
     ).one()
     group_count = session.execute(
         select(func.count()).select_from(Prompt).where(Prompt.batch_id == batch_id)
@@ -118,7 +118,7 @@ def finish(
             state=READY,
             rollouts=counted[0] if rollouts is None else rollouts,
             groups=group_count if groups is None else groups,
-            tokens=int(counted[1]) if tokens is None else tokens,
+            tokens=int(counted[1] or 0) if tokens is None else tokens,
             fields=fields or {},
             statistics=statistics or {},
             findings=found,

@@ -1,7 +1,7 @@
-"""One part's values as bytes and back: little-endian, split by byte position, zstd level 1. No database here.
+"""One part's values as bytes and back: little-endian, split by byte position, zstd level 1.
 
-Why split by position: the exponent bytes of floats and the high bytes of ids repeat, so they compress once they
-stand together. Everything is bit-exact, down to the sign of zero and the payload of a NaN.
+Why split by position: the exponent bytes of floats and the high bytes of ids repeat, so they compress once
+they stand together. Everything is bit-exact, down to the sign of zero and the payload of a NaN.
 """
 
 import threading
@@ -19,7 +19,7 @@ Values = Sequence[NDArray[Any] | None]
 #: "This one value was null": a quiet NaN whose payload survives float32 (its low 29 bits are zero).
 MISSING_BITS = 0x7FF8_0000_0000_0000 | 0x15A5A5 << 29
 MISSING_BITS_F4 = 0x7FC0_0000 | 0x15A5A5
-MISSING: np.float64 = np.array(MISSING_BITS, np.uint64).view(np.float64)[()]
+MISSING = np.array([MISSING_BITS], np.uint64).view(np.float64)[0]
 
 DTYPES = {"u1": "|u1", "i4": "<i4", "i8": "<i8", "f4": "<f4", "f8": "<f8"}
 ABSENT = -1
@@ -33,7 +33,7 @@ class Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """`lengths` is little-endian int32 per slot, -1 absent; `checksum` is the CRC-32 of data, then lengths."""
+    """`lengths`: little-endian int32 per slot, -1 absent; `checksum`: CRC-32 of data, then lengths."""
 
     codec: str
     dtype: str
@@ -52,7 +52,7 @@ def is_missing(array: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def encode(values: Values) -> Encoded:
-    """The values of the slots of one part. Each is one-dimensional, or None where the rollout has no such field."""
+    """Encode one part: a one-dimensional array per slot, or None where the rollout has no such field."""
     for array in values:
         if array is not None and array.ndim != 1:
             raise ValueError(f"a token array has one dimension, not {array.ndim}")
@@ -134,7 +134,7 @@ def narrow(array: NDArray[Any]) -> NDArray[Any]:
         low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
         if high > np.iinfo(np.int64).max:
             raise ValueError(f"{high} does not fit a 64-bit signed integer")
-        fits = -(2**31) <= low and high < 2**31
+        fits = low >= np.iinfo(np.int32).min and high <= np.iinfo(np.int32).max
         return array.astype("<i4" if fits else "<i8", copy=False)
     if kind != "f" or array.itemsize > 8:
         raise ValueError(f"a token array of type {array.dtype} cannot be stored")

@@ -59,7 +59,7 @@ def panels(session: AnySession, dashboard_id: str) -> list[Panel]:
 
 
 def replace_panels(session: WriteSession, dashboard_id: str, new: Sequence[Mapping[str, Any]]) -> list[Panel]:
-    """Set all panels, in order: `kind`, and `figure`, `batch_id`, `estimate_id`, `options`, `caption` as needed.
+    """Set all panels, in order: `kind`, and `figure`, `batch_id`, `estimate_id`, `options`, `caption`.
 
     A panel with the `id` of one that was there keeps it.
     """

@@ -73,7 +73,7 @@ def write(engine: Engine) -> Iterator[WriteSession]:
 
 
 def upsert(session: WriteSession, model: type[DeclarativeBase], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert the rows (column -> value, all with the same keys); a row whose primary key is there is replaced."""
+    """Insert rows (column -> value, all with the same keys); one whose primary key is there is replaced."""
     if not rows:
         return
     make = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert

@@ -43,8 +43,8 @@ def request(
     """The estimate of this request on this batch, and whether it was made just now (in state "queued")."""
     row = {
         "id": new_id(), "batch_id": batch_id, "request": request, "request_hash": request_hash,
-        "estimator": estimator, "convention": convention, "default": default, "state": "queued", "total": total,
-        "created": time.time(),
+        "estimator": estimator, "convention": convention, "default": default, "state": "queued",
+        "total": total, "created": time.time(),
     }  # fmt: skip
     created = insert_new(session, Estimate, row, ["batch_id", "request_hash"])
     where = (Estimate.batch_id == batch_id, Estimate.request_hash == request_hash)

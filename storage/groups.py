@@ -93,8 +93,9 @@ def page(
     rows, following = paginate(session, statement, sort_from(sort, keys, Prompt.group_no), limit, cursor)
     items = [
         GroupRow(
-            row.group_no, row.group_id, row.data_source, row.size, row.scored, row.reward_mean, row.reward_std,
-            row.reward_min, row.reward_max, None if total_abs is None else row.total_abs, row.excerpt,
+            row.group_no, row.group_id, row.data_source, row.size, row.scored, row.reward_mean,
+            row.reward_std, row.reward_min, row.reward_max,
+            None if total_abs is None else row.total_abs, row.excerpt,
         )
         for row in rows
     ]  # fmt: skip

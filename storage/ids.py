@@ -1,4 +1,4 @@
-"""Identifiers: short, random, safe in a URL; or derived from their parts where a retry must find the same one."""
+"""Identifiers: short, safe in a URL; random, or derived where a retry must find the same one."""
 
 import hashlib
 import secrets

@@ -21,7 +21,7 @@ FINISHED = ("succeeded", "failed", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job in a list. `kind`: "ingest" | "estimate"; `title`: the file's name, or the convention or estimator."""
+    """A job in a list. `kind`: "ingest" | "estimate"; `title`: file name, convention or estimator."""
 
     kind: str
     id: str
@@ -42,7 +42,7 @@ class JobRow:
 
 
 def begin_attempt(session: WriteSession, model: JobModel, id: str, executor: str) -> int:
-    """Say that `executor` works on the job now. The number of this attempt, or 0 where it is not to be done."""
+    """Say that `executor` works on the job now. The number of this attempt, 0 where it must not be done."""
     row = session.execute(
         update(model)
         .where(model.id == id, model.state.in_(OPEN), model.cancel_requested.is_(False))
@@ -70,7 +70,7 @@ def progress(
 
 
 def request_cancel(session: WriteSession, model: JobModel, id: str) -> bool:
-    """Ask for the end. A queued job is cancelled at once, a running one at its next chunk. False: too late."""
+    """Ask for the end: of a queued job at once, of a running one at its next chunk. False: too late."""
     now = time.time()
     waits = model.state == "queued"
     return _changed(
@@ -130,7 +130,7 @@ def page(
     sort = Sort("-created", both.c.created, both.c.id, True)
     rows, following = paginate(session, select(both), sort, limit, cursor)
     total = session.execute(select(func.count()).select_from(both)).scalar_one()
-    return Page([JobRow(*row[:16]) for row in rows], following, total)
+    return Page([JobRow(*tuple(row)[:-2]) for row in rows], following, total)
 
 
 def counts(session: AnySession) -> dict[tuple[str, str], int]:
@@ -145,9 +145,9 @@ def counts(session: AnySession) -> dict[tuple[str, str], int]:
 
 def _select(model: JobModel, kind: Any, title: Any, batch_id: Any, states: tuple[str, ...]) -> Select[Any]:
     statement = select(
-        kind.label("kind"), model.id.label("id"), title.label("title"), batch_id.label("batch_id"), model.state,
-        model.stage, model.done, model.total, model.attempts, model.revision, model.cancel_requested,
-        model.error, model.executor, model.created, model.started, model.finished,
+        kind.label("kind"), model.id.label("id"), title.label("title"), batch_id.label("batch_id"),
+        model.state, model.stage, model.done, model.total, model.attempts, model.revision,
+        model.cancel_requested, model.error, model.executor, model.created, model.started, model.finished,
     )  # fmt: skip
     return statement.where(model.state.in_(states)) if states else statement
 

@@ -7,7 +7,7 @@ Words (glossary: docs/glossary.md): a *run* has *batches*, one per step and spli
 Wide columns stand last in their table: SQLite reads a row from its start and need not touch them for a list.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     BigInteger,
@@ -36,7 +36,12 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {dict[str, Any]: Json, list[Any]: Json, int: BigInteger, float: Float(53)}
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        dict[str, Any]: Json,
+        list[Any]: Json,
+        int: BigInteger,
+        float: Float(53),
+    }
 
 
 def batch_key(primary_key: bool = True) -> Mapped[str]:
@@ -56,7 +61,7 @@ class Run(Base):
 class Job:
     """Progress and cancellation live on the job's own row (`upload`, `estimate`), written with each chunk.
 
-    `done` of `total` counts in `unit` (bytes for an upload, rollouts for an estimate). Times are Unix seconds.
+    `done` of `total` counts bytes of an upload, rollouts of an estimate. Times are Unix seconds.
     `revision` makes a new workflow id when a finished job has to run again.
     """
 
@@ -75,7 +80,7 @@ class Job:
 
 
 class Upload(Job, Base):
-    """What was handed over at once: one file, several, or an archive. `request` holds the caller's options."""
+    """What was handed over at once: one file, several, or an archive. `request`: the caller's options."""
 
     __tablename__ = "upload"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -110,7 +115,7 @@ class Problem(Base):
 
 
 class Batch(Base):
-    """The rollouts of one run, step and split. Visible to readers only when `state` is "ready"; then immutable."""
+    """The rollouts of one run, step and split. Visible only when `state` is "ready"; then immutable."""
 
     __tablename__ = "batch"
     __table_args__ = (Index("ix_batch_run_split_step", "run_id", "split", "step"),)
@@ -214,7 +219,7 @@ class TokenArray(Base):
 
 
 class Estimate(Job, Base):
-    """The stored result of one request (estimator, parameters, whitening, precision, grouping) on one batch."""
+    """The stored result of one request (estimator, parameters, whitening, precision …) on one batch."""
 
     __tablename__ = "estimate"
     __table_args__ = (UniqueConstraint("batch_id", "request_hash"),)
@@ -249,8 +254,10 @@ class EstimateRollout(Base):
 
 
 class RunningMoments(Base):
-    """Mergeable moments of one batch's raw advantages, for the running whitening scope. `key` is the hash of the
-    request without its whitening; `unit` is "token" or "response"."""
+    """Mergeable moments of one batch's raw advantages, for the running whitening scope.
+
+    `key` is the hash of the request without its whitening; `unit` is "token" or "response".
+    """
 
     __tablename__ = "running_moments"
     batch_id: Mapped[str] = batch_key()
@@ -305,7 +312,7 @@ class Share(Base):
 
 
 class Worker(Base):
-    """A worker process: heartbeat and what it runs on. `reaped` is set after its jobs went back to the queue."""
+    """A worker process: heartbeat and what it runs on. `reaped`: when its jobs went back to the queue."""
 
     __tablename__ = "worker"
     executor_id: Mapped[str] = mapped_column(String(255), primary_key=True)

@@ -7,15 +7,16 @@ came in between. Rows without a key (null) come last in either direction; ties a
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Row, Select, and_, or_
+from sqlalchemy import ColumnElement, Row, Select, SQLColumnExpression, and_, or_
 
 from storage.database import AnySession
 
 T = TypeVar("T")
+Expression = SQLColumnExpression[Any]
 
 
 class BadCursor(ValueError):
@@ -36,12 +37,12 @@ class Sort:
     """Order by `key` (nulls last), then by the unique `tie`, ascending. `name` goes into the cursor."""
 
     name: str
-    key: ColumnElement[Any]
-    tie: ColumnElement[Any]
+    key: Expression
+    tie: Expression
     descending: bool = False
 
 
-def sort_from(text: str, keys: dict[str, ColumnElement[Any]], tie: ColumnElement[Any]) -> Sort:
+def sort_from(text: str, keys: Mapping[str, Expression], tie: Expression) -> Sort:
     """The sort that `text` names: a key of `keys`, with a leading minus for descending. Raises ValueError."""
     name = text.removeprefix("-")
     if name not in keys:
@@ -71,7 +72,7 @@ def decode_cursor(cursor: str, name: str) -> tuple[Any, Any]:
 def paginate(
     session: AnySession, statement: Select[Any], sort: Sort, limit: int, cursor: str | None
 ) -> tuple[Sequence[Row[Any]], str | None]:
-    """The rows of one page and the next cursor. Each row carries its key and tie behind the selected columns."""
+    """The rows of one page, with key and tie behind the selected columns, and the next cursor."""
     if limit < 1:
         raise ValueError("limit must be at least 1")
     statement = statement.add_columns(sort.key.label("page_key"), sort.tie.label("page_tie"))

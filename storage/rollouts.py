@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from storage.database import AnySession
 from storage.models import Batch, EstimateRollout, Prompt, Rollout
-from storage.pages import Page, paginate, sort_from
+from storage.pages import Expression, Page, paginate, sort_from
 
 NUMBERS = ("reward", "advantage", "reward_baseline", "bootstrap_value")  # float64, NaN where null
 INTEGERS = ("index", "group_no", "part", "slot", "row")
@@ -32,8 +32,8 @@ class Columns:
     """The light columns of all rollouts of a batch, each `[B]`, in storage order (group_no, part, slot).
 
     Integers are int64; of `length`, `valid`, `rank`, `sample_index`, `policy_version`, `segment` and
-    `micro_batch`, -1 means not recorded (`known` tells a recorded -1 apart). Floats are float64, NaN where not
-    recorded; a non-finite reward is NaN with its name in `reward_nonfinite`. Objects hold str, bool or None.
+    `micro_batch`, -1 means not recorded (`known` tells a recorded -1 apart). Floats are float64, NaN where
+    not recorded; a non-finite reward is NaN with its name in `reward_nonfinite`. Objects: str, bool or None.
     `components`: reward function -> float64, NaN where the rollout has none.
     """
 
@@ -113,15 +113,15 @@ def columns(session: AnySession, batch_id: str) -> Columns:
     rows = session.execute(statement.order_by(Rollout.group_no, Rollout.part, Rollout.slot)).all()
     raw: dict[str, Sequence[Any]] = dict(zip(READ, zip(*rows, strict=True), strict=True)) if rows else {}
     by_name = {name: raw.get(name, ()) for name in READ}
-    known = {name: np.array([v is not None for v in by_name[name]], np.bool_) for name in OPTIONAL}
-    return Columns(
-        **{name: np.array(by_name[name], np.int64) for name in INTEGERS},
-        **{name: np.array([-1 if v is None else v for v in by_name[name]], np.int64) for name in OPTIONAL},
-        **{name: np.array(by_name[name], np.float64) for name in NUMBERS},  # None becomes NaN
-        **{name: _objects(by_name[name]) for name in OBJECTS},
-        components=_components(by_name["reward_components"]),
-        known=known,
-    )
+    made: dict[str, Any] = {
+        "components": _components(by_name["reward_components"]),
+        "known": {name: np.array([v is not None for v in by_name[name]], np.bool_) for name in OPTIONAL},
+    }
+    made |= {name: np.array(by_name[name], np.int64) for name in INTEGERS}
+    made |= {name: np.array([-1 if v is None else v for v in by_name[name]], np.int64) for name in OPTIONAL}
+    made |= {name: np.array(by_name[name], np.float64) for name in NUMBERS}  # None becomes NaN
+    made |= {name: _objects(by_name[name]) for name in OBJECTS}
+    return Columns(**made)
 
 
 def page(
@@ -139,24 +139,23 @@ def page(
     `q` finds text in the response or the prompt, upper and lower case alike for ASCII letters.
     """
     advantage = Rollout.advantage if estimate_id is None else EstimateRollout.advantage
-    keys: dict[str, ColumnElement[Any]] = {
-        "index": Rollout.index.expression, "reward": Rollout.reward.expression,
-        "length": Rollout.length.expression, "advantage": advantage.expression,
-        "group": Rollout.group_no.expression,
+    keys: dict[str, Expression] = {
+        "index": Rollout.index, "reward": Rollout.reward, "length": Rollout.length, "advantage": advantage,
+        "group": Rollout.group_no,
     }  # fmt: skip
     where = _where(batch_id, filter or Filter(), q)
-    statement: Select[Any] = select(
+    listed: list[Any] = [
         Rollout.index, Rollout.row, Rollout.group_no, Prompt.group_id, Rollout.data_source, Rollout.reward,
         Rollout.reward_nonfinite, Rollout.length, Rollout.valid, Rollout.finish_reason,
         advantage.label("advantage"),
-    ).where(*where)  # fmt: skip
-    statement = statement.join(Prompt, _same_group())
+    ]  # fmt: skip
+    statement = select(*listed).join(Prompt, _same_group()).where(*where)
     if estimate_id is not None:
         same = and_(EstimateRollout.estimate_id == estimate_id, EstimateRollout.index == Rollout.index)
         statement = statement.outerjoin(EstimateRollout, same)
-    chosen = sort_from(sort, keys, Rollout.index.expression)
+    chosen = sort_from(sort, keys, Rollout.index)
     rows, following = paginate(session, statement, chosen, limit, cursor)
-    items = [RolloutRow(*row[:11]) for row in rows]
+    items = [RolloutRow(*tuple(row)[:-2]) for row in rows]
     return Page(items, following, _total(session, batch_id, where))
 
 

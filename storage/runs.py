@@ -17,7 +17,7 @@ NAME_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run in a list. Counts are of ready batches; `newest` is when the last one was stored (Unix seconds)."""
+    """A run in a list. Counts are of ready batches; `newest`: when the last one was stored."""
 
     id: str
     name: str
@@ -32,7 +32,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A ready batch in its run. `newest`: no later batch of the same step and split. `codes`: code -> severity."""
+    """A ready batch in its run. `newest`: none of this step and split is later. `codes`: code -> severity."""
 
     batch_id: str
     step: int | None
@@ -94,7 +94,7 @@ def page(session: AnySession, limit: int = 50, cursor: str | None = None) -> Pag
 
 
 def steps(session: AnySession, run_id: str, split: str | None = None) -> list[StepRow]:
-    """One row per ready batch, by step, split and age; batches without a step last. `split` keeps one split."""
+    """One row per ready batch, by step, split and age; batches without a step last. `split` narrows."""
     statement = select(
         Batch.id, Batch.step, Batch.split, Batch.format, Batch.rollouts, Batch.groups, Batch.tokens,
         Batch.created, Batch.statistics, Batch.codes,

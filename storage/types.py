@@ -35,7 +35,7 @@ class Verbatim(TypeDecorator[str]):
 
 
 class Json(TypeDecorator[Any]):
-    """JSON as text. None is SQL NULL. NaN and infinities survive, which PostgreSQL's own JSON type refuses."""
+    """JSON as text. None is SQL NULL. NaN and infinities survive; PostgreSQL's own JSON type refuses them."""
 
     impl = Text
     cache_ok = True

@@ -97,7 +97,7 @@ def clear_problems(session: WriteSession, upload_id: str) -> None:
 
 
 def find_same(session: AnySession, sha256: str, request: dict[str, Any]) -> Upload | None:
-    """The upload of the same bytes with the same request: still at work, or done with every batch in place."""
+    """The upload of the same bytes and request that is at work, or done with every batch in place."""
     statement = (
         select(Upload)
         .where(Upload.sha256 == sha256, Upload.state.not_in(OVER), Upload.duplicate_of.is_(None))

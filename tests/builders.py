@@ -65,9 +65,9 @@ def make_batch(
 ) -> Batch:
     """A ready batch with one prompt group per entry of `rewards`.
 
-    `arrays`: field -> one list (or None) per rollout; `lengths`: tokens per rollout where no arrays are given
-    (they get a `response_mask` of ones); `data_sources` and `prompts` are per group; `columns`: further columns
-    of `Rollout` -> one value per rollout; the rest goes to `batches.finish` (`fields`, `findings`, …).
+    `arrays`: field -> one list (or None) per rollout; `lengths`: tokens per rollout, which get a
+    `response_mask` of ones; `data_sources` and `prompts` are per group; `columns`: further columns of
+    `Rollout` -> one value per rollout; the rest goes to `batches.finish` (`fields`, `findings`, …).
     """
     given = dict(arrays or {})
     if lengths is not None:
@@ -116,7 +116,7 @@ def make_estimate(
     default: bool = False,
     **values: Sequence[float],
 ) -> Estimate:
-    """A finished estimate with one advantage per rollout (by index); `values` are other columns of its rows."""
+    """A finished estimate with one advantage per rollout, by index; `values`: other columns of its rows."""
     asked = request or {"convention": convention, "estimator": estimator}
     with write(engine) as session:
         estimate, _ = estimates.request(
@@ -124,7 +124,12 @@ def make_estimate(
             convention=convention, default=default, total=len(advantages),
         )  # fmt: skip
         flat: NDArray[np.float64] = np.asarray(advantages, np.float64)
-        stored = {"advantage": flat, "advantage_raw": flat, "total_abs": np.abs(flat), **values}
+        stored: dict[str, Any] = {
+            "advantage": flat,
+            "advantage_raw": flat,
+            "total_abs": np.abs(flat),
+            **values,
+        }
         estimates.put_rollouts(session, estimate.id, range(len(flat)), stored)
         if state == "succeeded":
             jobs.begin_attempt(session, Estimate, estimate.id, "test")

