@@ -1,0 +1,41 @@
+"""Advantage estimators of RL fine-tuning, on packed tensors. Knows no database, no HTTP and no files."""
+
+from estimators.batch import TOKEN_FIELDS, Batch
+from estimators.conventions import CONVENTIONS, Convention
+from estimators.estimate import Result, Summaries, estimate, missing, usable
+from estimators.estimator import Estimator, Raw, params_schema
+from estimators.groups import factorize, group_statistics
+from estimators.moments import Moments, merge_all
+from estimators.parameters import settings_schema, settings_to_dict
+from estimators.refused import Refused
+from estimators.registry import ESTIMATORS
+from estimators.request import GROUPINGS, Request
+from estimators.whitening import Whitening, scope_ids, whiten_rollouts
+
+__all__ = [
+    "CONVENTIONS",
+    "ESTIMATORS",
+    "GROUPINGS",
+    "TOKEN_FIELDS",
+    "Batch",
+    "Convention",
+    "Estimator",
+    "Moments",
+    "Raw",
+    "Refused",
+    "Request",
+    "Result",
+    "Summaries",
+    "Whitening",
+    "estimate",
+    "factorize",
+    "group_statistics",
+    "merge_all",
+    "missing",
+    "params_schema",
+    "scope_ids",
+    "settings_schema",
+    "settings_to_dict",
+    "usable",
+    "whiten_rollouts",
+]

@@ -1,6 +1,7 @@
 """The packed batch: the response tokens of all rollouts end to end, masked ones included. No padding."""
 
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,6 +9,8 @@ from torch import Tensor
 #: Per-token float fields a batch may carry, each `[N]`.
 TOKEN_FIELDS = (
     "token_level_rewards",
+    "token_level_scores",
+    "kl",
     "values",
     "old_log_probs",
     "ref_log_probs",
@@ -23,7 +26,8 @@ class Batch:
     response_mask  `[N]` bool: the policy chose the token and it is trained on
     group          `[B]` int64: dense number of the prompt group, 0 … G-1, in any order
     scores         `[B]` float64: one reward per rollout before any grouping; NaN where none was recorded
-    token fields   `[N]` float, or None where not recorded
+    token fields   `[N]` float, or None where not recorded; NaN for a rollout that lacks the field.
+                   `token_level_scores` are the rewards before a KL penalty, `token_level_rewards` after it
     data_source    `[B]` int64 dense number of the task, or None; `rank` likewise
     components     reward function -> `[B]` float64, NaN where not applicable
     lengths_known  False where no token field was recorded: each rollout then stands as one unmasked token
@@ -42,6 +46,10 @@ class Batch:
     rank: Tensor | None = None
     components: dict[str, Tensor] = field(default_factory=dict)
     lengths_known: bool = True
+    token_level_scores: Tensor | None = None
+    kl: Tensor | None = None
+    #: What was worked out from mask and offsets and is kept with the batch, by name. `replace` starts afresh.
+    derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         rollouts, tokens = self.group.shape[0], self.response_mask.shape[0]
@@ -57,6 +65,10 @@ class Batch:
         return int(self.group.shape[0])
 
     @property
+    def tokens(self) -> int:
+        return int(self.response_mask.shape[0])
+
+    @property
     def lengths(self) -> Tensor:
         """Tokens per rollout, `[B]` int64, masked ones included."""
         return self.offsets[1:] - self.offsets[:-1]
@@ -68,7 +80,10 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
-        moved = {
-            f.name: value.to(device) for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)
+        moved: dict[str, Any] = {
+            f.name: value.to(device)
+            for f in fields(self)
+            if isinstance(value := getattr(self, f.name), Tensor)
         }
-        return replace(self, **moved, components={k: v.to(device) for k, v in self.components.items()})
+        components = {name: value.to(device) for name, value in self.components.items()}
+        return replace(self, **moved, components=components)

@@ -1,0 +1,124 @@
+"""A request for an estimate: which estimator, with which settings. The same request always reads the same."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from estimators.conventions import CONVENTIONS, Convention
+from estimators.parameters import read_settings, settings_to_dict
+from estimators.registry import ESTIMATORS
+from estimators.whitening import Whitening
+
+Precision = Literal["float64", "float32"]
+
+#: How rollouts are grouped: as recorded, by equal prompt, or every N in the order of the file.
+GROUPINGS = ("group_id", "prompt", "stride:N")
+
+_FIELDS = ("convention", "estimator", "params", "whitening", "precision", "grouping")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`params` is the estimator's own dataclass. `grouping` is for the caller, who makes `Batch.group`."""
+
+    estimator: str
+    params: Any
+    whitening: Whitening
+    precision: Precision = "float64"
+    grouping: str = "group_id"
+    convention: str | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float32 if self.precision == "float32" else torch.float64
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "Request":
+        """From the JSON body of the API. Raises ValueError naming field and remedy."""
+        for name in given:
+            if name not in _FIELDS:
+                raise ValueError(f"A request has no {name!r}; it has {', '.join(_FIELDS)}.")
+        convention = _convention(given.get("convention"))
+        estimator, start = _start(given.get("estimator"), convention)
+        whitening = convention.whitening if convention else Whitening()
+        own, over = _aliased(_mapping(given, "params"), convention)
+        params = read_settings(start, own, f"params of {convention.name if convention else estimator}")
+        whitening = read_settings(whitening, {**over, **_mapping(given, "whitening")}, "whitening")
+        precision: Any = given.get("precision", "float64")
+        if precision not in ("float64", "float32"):
+            raise ValueError(f"precision is {precision!r}; give float64 or float32.")
+        chosen = convention.name if convention else None
+        return cls(estimator, params, whitening, precision, _grouping(given.get("grouping")), chosen)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything spelt out; `from_dict` of it is this request again."""
+        return {
+            "convention": self.convention,
+            "estimator": self.estimator,
+            "params": settings_to_dict(self.params),
+            "whitening": settings_to_dict(self.whitening),
+            "precision": self.precision,
+            "grouping": self.grouping,
+        }
+
+
+def _convention(name: Any) -> Convention | None:
+    if name is None:
+        return None
+    if name not in CONVENTIONS:
+        raise ValueError(f"There is no convention {name!r}; there are {', '.join(CONVENTIONS)}.")
+    return CONVENTIONS[name]
+
+
+def _start(name: Any, convention: Convention | None) -> tuple[str, Any]:
+    """The estimator and the parameters that overrides start from."""
+    if convention is not None:
+        if name not in (None, convention.estimator):
+            raise ValueError(
+                f"{convention.name} uses the estimator {convention.estimator}, not {name!r}; drop one."
+            )
+        return convention.estimator, convention.params
+    if name is None:
+        raise ValueError("A request needs an estimator or a convention.")
+    if name not in ESTIMATORS:
+        raise ValueError(f"There is no estimator {name!r}; there are {', '.join(ESTIMATORS)}.")
+    return str(name), ESTIMATORS[name].params()
+
+
+def _mapping(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = given.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} is {value!r}; give an object of settings.")
+    return value
+
+
+def _aliased(
+    params: Mapping[str, Any], convention: Convention | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Configuration keys of the convention's framework put under our names: (params, whitening)."""
+    own: dict[str, Any] = {}
+    whitening: dict[str, Any] = {}
+    for name, value in params.items():
+        alias = convention.aliases.get(name) if convention else None
+        if alias is None:
+            own[name] = value
+        elif alias.negate and not isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r}; give true or false.")
+        else:
+            (whitening if alias.whitening else own)[alias.target] = (not value) if alias.negate else value
+    return own, whitening
+
+
+def _grouping(value: Any) -> str:
+    if value is None:
+        return "group_id"
+    if value in ("group_id", "prompt") or (
+        isinstance(value, str) and re.fullmatch(r"stride:[1-9]\d{0,8}", value)
+    ):
+        return str(value)
+    raise ValueError(f"grouping is {value!r}; give group_id, prompt or stride:N with N of at least 1.")

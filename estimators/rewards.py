@@ -1,0 +1,164 @@
+"""The score stage: the reward of every token, or one score per rollout, from what the batch has recorded."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from estimators.batch import Batch
+from estimators.kl import Clamp, Penalty, kl_penalty
+from estimators.masked import last_index, segment_sums
+from estimators.parameters import About
+from estimators.refused import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class KlInReward:
+    """A KL penalty taken off the token rewards before anything else. `kl_coef` 0 takes nothing off."""
+
+    kl_coef: Annotated[float, About("β: reward minus β·KL on every unmasked token", minimum=0)] = 0.0
+    kl_penalty: Annotated[
+        Penalty, About("estimate of the KL of one token: kl = k1, abs, mse = k2, low_var_kl = k3")
+    ] = "kl"
+    kl_clamp: Annotated[Clamp, About("whose clamps the KL estimate has")] = "verl"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreParams(KlInReward):
+    """Where one score per rollout comes from."""
+
+    score: Annotated[
+        Literal["tokens", "reward"],
+        About("tokens: Σ token_level_rewards, masked ones too, else the reward; reward: the reward alone"),
+    ] = "tokens"
+    reward_weights: Annotated[
+        tuple[float, ...] | dict[str, float] | None,
+        About("weights of the reward components, by name or in recorded order; null: the score as recorded"),
+    ] = None
+
+
+def recorded_token_rewards(batch: Batch, before_kl: bool) -> Tensor | None:
+    """The recorded rewards per token, `[N]`: those before a KL penalty where one is to be taken off now."""
+    after, before = batch.token_level_rewards, batch.token_level_scores
+    first, second = (before, after) if before_kl else (after, before)
+    return first if first is not None else second
+
+
+def token_kl(batch: Batch, params: KlInReward) -> Tensor:
+    """KL per token, `[N]` float64, 0 on masked tokens: from the log-probs, else as recorded in `kl`."""
+    if batch.old_log_probs is not None and batch.ref_log_probs is not None:
+        old, ref = batch.old_log_probs.double(), batch.ref_log_probs.double()
+        kl = kl_penalty(old, ref, params.kl_penalty, params.kl_clamp)
+    elif batch.kl is not None:
+        kl = batch.kl.double()
+    else:
+        raise Refused(
+            "kl_coef needs old_log_probs and ref_log_probs, or kl; record them or set kl_coef to 0."
+        )
+    return torch.where(batch.response_mask, kl, 0.0)
+
+
+def component_scores(batch: Batch, weights: tuple[float, ...] | dict[str, float] | None) -> Tensor:
+    """Σ weight·component per rollout, `[B]` float64; a missing component counts 0, all missing gives NaN."""
+    names = list(batch.components)
+    if not names:
+        raise Refused(
+            "reward_weights needs reward_components, and this batch has none; leave reward_weights out."
+        )
+    if isinstance(weights, dict):
+        unknown = sorted(set(weights) - set(names))
+        if unknown:
+            raise Refused(f"reward_weights names {unknown[0]!r}; the components are {', '.join(names)}.")
+        chosen = [weights.get(name, 0.0) for name in names]
+    else:
+        chosen = list(weights) if weights is not None else [1.0] * len(names)
+    if len(chosen) != len(names):
+        raise Refused(
+            f"reward_weights has {len(chosen)} entries for {len(names)} components ({', '.join(names)})."
+        )
+    table = torch.stack([batch.components[name].double() for name in names], dim=1)
+    present = ~torch.isnan(table)
+    factors = torch.tensor(chosen, dtype=torch.float64, device=table.device)
+    total = torch.where(present, table * factors, 0.0).sum(dim=1)
+    return torch.where(present.any(dim=1), total, torch.nan)
+
+
+def rollout_scores(batch: Batch, params: ScoreParams) -> Tensor:
+    """One score per rollout before grouping, `[B]` float64; NaN where the rollout was not scored.
+
+    Components where weights are given or nothing else is recorded; else the sum of the token rewards (masked
+    tokens included, as verl does; one that is not finite there is left out); else the recorded reward.
+    """
+    tokens = recorded_token_rewards(batch, params.kl_coef != 0)
+    bare = tokens is None and not bool(torch.isfinite(batch.scores).any())
+    if params.reward_weights is not None or (bare and batch.components):
+        return component_scores(batch, params.reward_weights)
+    if params.score == "reward" or tokens is None:
+        scores = batch.scores.double()
+        if params.kl_coef:
+            scores = scores - params.kl_coef * segment_sums(token_kl(batch, params), batch.offsets)
+        return scores
+    sums = segment_sums(tokens, batch.offsets)
+    if not bool(torch.isfinite(sums).all()):
+        sums = segment_sums(
+            torch.where(batch.response_mask | torch.isfinite(tokens), tokens, 0.0), batch.offsets
+        )
+    if params.kl_coef:
+        sums = sums - params.kl_coef * segment_sums(token_kl(batch, params), batch.offsets)
+    absent = (batch.lengths == 0) | _absent(tokens, batch)
+    return torch.where(absent, batch.scores.double(), sums)
+
+
+def _absent(tokens: Tensor, batch: Batch) -> Tensor:
+    """Rollouts all of whose token rewards are NaN: the field was not recorded for them. `[B]` bool."""
+    missing = torch.isnan(tokens)
+    if not bool(missing.any()):
+        return torch.zeros(batch.rollouts, dtype=torch.bool, device=tokens.device)
+    return (segment_sums(missing.double(), batch.offsets) == batch.lengths) & (batch.lengths > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRewardParams(KlInReward):
+    """Where the reward of every token comes from."""
+
+    score_location: Annotated[
+        Literal["last_response", "last_unmasked"],
+        About("token that gets the reward where no token rewards are recorded"),
+    ] = "last_unmasked"
+    reward_clip_range: Annotated[
+        tuple[float, float] | None, About("bounds for the reward before it is placed")
+    ] = None
+
+
+def token_rewards(batch: Batch, params: TokenRewardParams, dtype: torch.dtype) -> Tensor:
+    """The reward of every token, `[N]`, after the KL penalty. A rollout without token rewards gets its score
+    on one token; NaN there where it was not scored."""
+    recorded = recorded_token_rewards(batch, params.kl_coef != 0)
+    if recorded is None:
+        everyone = torch.ones(batch.rollouts, dtype=torch.bool, device=batch.scores.device)
+        rewards = _placed(
+            torch.zeros(batch.tokens, dtype=dtype, device=batch.scores.device), everyone, batch, params
+        )
+    else:
+        rewards, absent = recorded.to(dtype), _absent(recorded, batch)
+        if bool(absent.any()):
+            bare = torch.repeat_interleave(absent, batch.lengths)
+            rewards = _placed(torch.where(bare, 0.0, rewards), absent, batch, params)
+    if params.kl_coef:
+        rewards = rewards - params.kl_coef * token_kl(batch, params).to(dtype)
+    return rewards
+
+
+def _placed(rewards: Tensor, which: Tensor, batch: Batch, params: TokenRewardParams) -> Tensor:
+    """`rewards` with the score of the rollouts `which` `[B]` put on the token that `score_location` names."""
+    if params.score_location == "last_response":
+        position = torch.where(batch.lengths > 0, batch.offsets[1:] - 1, -1)
+    else:
+        position = last_index(batch.response_mask, batch.offsets)
+    which = which & (position >= 0)
+    scores = batch.scores
+    if params.reward_clip_range is not None:
+        scores = scores.clamp(*params.reward_clip_range)
+    rewards[position[which]] = scores[which].to(rewards.dtype)
+    return rewards

@@ -1,0 +1,162 @@
+"""Whitening: subtract a mean and divide by a spread, over a scope, whatever the advantages came from.
+
+    out = (x − μ) · scale        scale = 1/(√var + ε), 1/√(var + ε) or 1/√max(var, ε)
+
+A scope needs only counts, means and squared deviations, so those of rollouts merge into those of a group, a
+task, a rank, a batch or a whole run (`moments`): another scope can be tried without going back to the tokens.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import torch
+from torch import Tensor
+
+from estimators.batch import Batch
+from estimators.moments import Moments, by_scope, merge_all
+from estimators.parameters import About, read_settings
+from estimators.refused import Refused
+
+Scope = Literal["none", "group", "batch", "data_source", "rank", "running"]
+
+
+@dataclass(frozen=True, slots=True)
+class Whitening:
+    """How to whiten. The default kernel is the one most frameworks share: ddof 1, 1e-8 under the root."""
+
+    scope: Annotated[
+        Scope, About("what shares one mean and spread; running: all steps so far and this one")
+    ] = "none"
+    unit: Annotated[
+        Literal["token", "response"],
+        About("what counts once: every unmasked token, or every rollout with its mean advantage"),
+    ] = "token"
+    ddof: Annotated[int, About("1 divides the squared deviations by n − 1, 0 by n", minimum=0, maximum=1)] = 1
+    eps: Annotated[float, About("ε", minimum=0)] = 1e-8
+    eps_placement: Annotated[
+        Literal["added", "under_root", "floor"],
+        About("ε added to the std, added to the variance, or the least the variance can be"),
+    ] = "under_root"
+    count_eps: Annotated[float, About("added to the count in mean and variance, as verl does", minimum=0)] = (
+        0.0
+    )
+    scale: Annotated[bool, About("false subtracts the mean only")] = True
+    shift_mean: Annotated[bool, About("false puts the mean back after scaling")] = True
+    zero_masked: Annotated[
+        bool, About("true sets masked tokens to 0, false leaves there what the framework leaves")
+    ] = True
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "Whitening":
+        """From JSON; raises ValueError that names the field."""
+        return read_settings(cls(), given, "whitening")
+
+
+#: The kernels in use, by framework. Masked tokens hold the whitened remains of the recursion in all three.
+W_VERL = Whitening("batch", count_eps=1e-8, zero_masked=False)
+W_TRL = Whitening("batch", zero_masked=False)
+W_POP = Whitening("batch", ddof=0, eps_placement="floor", zero_masked=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """`(x − centre)·factor + back` for each scope, `[S]` float64."""
+
+    centre: Tensor
+    factor: Tensor
+    back: Tensor
+
+
+def affine_of(count: Tensor, mean: Tensor, m2: Tensor, setting: Whitening) -> Affine:
+    """What the setting does to each scope with these moments, `[S]` each.
+
+    A scope with too few values for a spread is centred only.
+    """
+    centre = mean * (count / (count + setting.count_eps).clamp(min=1e-300))
+    squares = m2 + count * (mean - centre).square()
+    room = count - setting.ddof
+    bessel = torch.where(room > 0, count / room.clamp(min=1e-300), torch.nan)
+    variance = squares / (count + setting.count_eps).clamp(min=1e-300) * bessel
+    if setting.eps_placement == "added":
+        divisor = variance.sqrt() + setting.eps
+    elif setting.eps_placement == "under_root":
+        divisor = (variance + setting.eps).sqrt()
+    else:
+        divisor = variance.clamp(min=setting.eps).sqrt()
+    usable = (divisor > 0) & setting.scale
+    factor = torch.where(usable, 1.0 / divisor, 1.0)
+    return Affine(centre, factor, torch.zeros_like(centre) if setting.shift_mean else centre)
+
+
+def scope_ids(batch: Batch, scope: Scope) -> Tensor | None:
+    """The number of each rollout's scope, `[B]`, or None where all share one."""
+    if scope == "group":
+        return batch.group
+    if scope in ("data_source", "rank"):
+        ids: Tensor | None = getattr(batch, scope)
+        if ids is None:
+            raise Refused(f"Whitening over {scope} needs {scope} for every rollout, and this batch has none.")
+        return ids
+    return None
+
+
+def rollout_affine(
+    mean: Tensor,
+    m2: Tensor,
+    count: Tensor,
+    ids: Tensor | None,
+    setting: Whitening,
+    history: Sequence[Moments] = (),
+) -> Affine:
+    """What whitening does to each rollout, `[B]`: from the moments of its own raw advantages.
+
+    mean, m2, count  `[B]`: of the finite advantages on its unmasked tokens; count 0 takes no part
+    ids              `[B]` scope numbers, None: all share one
+    history          running scope: the moments of earlier steps, in the setting's unit; this batch is added
+
+    Raises Refused where all share one scope and it has too few values for a spread.
+    """
+    if setting.unit == "response":
+        m2, count = torch.zeros_like(m2), (count > 0).double()
+    scope = torch.zeros(mean.shape[0], dtype=torch.int64, device=mean.device) if ids is None else ids
+    scopes = int(scope.max()) + 1 if scope.numel() else 1
+    total, centre, squares = by_scope(mean, m2, count, scope, scopes)
+    if ids is None:
+        whole = Moments(float(total[0]), float(centre[0]), float(squares[0]))
+        if setting.scope == "running":
+            whole = merge_all([*history, whole])
+        _enough(whole, setting)
+        total, centre, squares = (total.new_full((1,), part) for part in (whole.count, whole.mean, whole.m2))
+    affine = affine_of(total, centre, squares, setting)
+    return Affine(affine.centre[scope], affine.factor[scope], affine.back[scope])
+
+
+def _enough(whole: Moments, setting: Whitening) -> None:
+    if whole.count > setting.ddof:
+        return
+    unit = "unmasked token" if setting.unit == "token" else "response"
+    raise Refused(
+        f"Whitening over the {setting.scope} needs at least {setting.ddof + 1} {unit}s with an advantage; "
+        f"there {'is' if whole.count == 1 else 'are'} {whole.count:g}. Ask for the scope none."
+    )
+
+
+def whiten_rollouts(
+    mean: Tensor,
+    m2: Tensor,
+    count: Tensor,
+    ids: Tensor | None,
+    setting: Whitening,
+    history: Sequence[Moments] = (),
+) -> Tensor:
+    """Every rollout's mean advantage under another whitening, `[B]` float64, from per-rollout moments alone.
+
+    Arguments as in `rollout_affine`; NaN for a rollout of count 0.
+    """
+    mean, m2, count = mean.double(), m2.double(), count.double()
+    known = torch.where(count > 0, mean, torch.nan)
+    if setting.scope == "none" or not mean.numel():
+        return known
+    affine = rollout_affine(mean, m2, count, ids, setting, history)
+    return (known - affine.centre) * affine.factor + affine.back
