@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from app.settings import Settings
 
 Severity = Literal["error", "warning", "info"]
 
@@ -38,6 +41,7 @@ class Problem:
 
     "error": the row (or file) was not taken; "warning": taken, but something of it is missing or doubtful;
     "info": a harmless conversion that a person should know of. `message` says what is wrong and what to do.
+    Each rejected row has exactly one "error". A row with code "duplicate_row" was left out as the caller asked.
     """
 
     message: str
@@ -45,6 +49,7 @@ class Problem:
     severity: Severity = "warning"
     row: int | None = None
     field: str | None = None
+    file: str | None = None  # which file of the upload, where there are several
 
 
 @dataclass(slots=True)
@@ -53,6 +58,8 @@ class Header:
 
     run: str | None = None
     raw: dict[str, Any] = field(default_factory=dict)
+    format: str = ""  # name of the format that reads the file
+    file: str | None = None
 
 
 @dataclass(slots=True)
@@ -61,7 +68,9 @@ class Rollout:
 
     Every array in `tokens` has the same length: one value per response token, masked tokens included.
     A value that was recorded as null inside a list is `storage.arrays.MISSING`, other non-finite values are
-    themselves. `group_id` None: no group recorded (the reader may set it and name the rule in `derived`).
+    themselves. `row` counts from 1: the line of a JSONL file, the row of a table or tensor. From `read_all` every
+    rollout has a `group_id`; where it was not recorded, `derived["group_id"]` names the rule. `digest` is equal
+    for rows that recorded exactly the same.
     """
 
     row: int
@@ -93,7 +102,11 @@ class Rollout:
     rank: int | None = None
     micro_batch: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
-    derived: dict[str, str] = field(default_factory=dict)  # field -> rule, for what the file did not record
+    derived: dict[str, str] = field(
+        default_factory=dict
+    )  # field -> "derived:<rule>", where the file has it not
+    file: str | None = None
+    digest: str = ""
 
     @property
     def length(self) -> int | None:
@@ -106,26 +119,50 @@ class Rollout:
 Item = Header | Rollout | Problem
 
 
+class Unreadable(Exception):
+    """The file cannot be read, or not further. The message is one or two sentences for its owner."""
+
+    def __init__(self, message: str, code: str = "unreadable") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file as it was handed over: where it lies, and the name (folders included) its owner gave it."""
+
+    path: Path
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One unwrapped file to read: `open` gives its bytes from the start, already decompressed and bounded.
 
     `path` is set where the file lies on disk as it is (Parquet and safetensors need to seek). `head` is its first
-    64 KiB, for sniffing. `position` counts the *spooled* bytes consumed so far (for progress).
+    64 KiB, for sniffing. `position` counts the *spooled* bytes consumed so far (for progress); a reader that does
+    not use `open` tells `report` how far it got.
     """
 
     name: str
     head: bytes
     open: Callable[[], BinaryIO]
-    path: str | None
+    path: Path | None
     position: Callable[[], int]
+    report: Callable[[int], None]
+    member: bool = False  # one of several files in an archive
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """`sniff` looks at name-independent content only; `read` yields a Header first (if any), then the rest."""
+    """`sniff` looks at name-independent content only; `read` yields a Header first (if any), then the rest.
+
+    `groups` is the rule for rows without a group id: "prompt" (identical prompts of a step) or "adjacent" (runs of
+    identical prompts).
+    """
 
     name: str
     title: str
-    sniff: Callable[[Source], bool]
-    read: Callable[[Source], Iterator[Item]]
+    sniff: Callable[[Source, Settings], bool]
+    read: Callable[[Source, Settings], Iterator[Item]]
+    groups: Literal["prompt", "adjacent"] = "prompt"

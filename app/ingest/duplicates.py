@@ -1,0 +1,91 @@
+"""Rows that repeat an earlier row exactly: a job that was restarted and appended to its file."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from app.ingest.notes import LISTED, listed
+from app.ingest.options import Options
+from app.ingest.record import Problem, Rollout
+
+NOT_RECORDED = frozenset(("row", "file", "digest", "derived", "tokens", "prompt_ids"))
+_FIELDS = tuple(field.name for field in fields(Rollout) if field.name not in NOT_RECORDED)
+
+
+def digest(rollout: Rollout) -> str:
+    """32 hexadecimal digits over everything that the row recorded, and over nothing else."""
+    state = hashlib.sha256()
+    recorded = {name: value for name in _FIELDS if (value := getattr(rollout, name)) is not None}
+    state.update(json.dumps(recorded, sort_keys=True, default=str).encode())
+    arrays = (
+        rollout.tokens if rollout.prompt_ids is None else rollout.tokens | {"prompt_ids": rollout.prompt_ids}
+    )
+    for name in sorted(arrays):
+        array = arrays[name]
+        state.update(f"\0{name}\0{array.dtype.str}\0{array.shape[0]}\0".encode())
+        state.update(array.tobytes())
+    return state.hexdigest()[:32]
+
+
+class Duplicates:
+    """Keeps or drops exact repeats, as asked; 16 bytes and a number are kept of each row.
+
+    Unasked, a repeat is dropped only where the row says which sample it is (sample id or index, rollout id): two
+    rows of a bare text dump may be two samples that happened to come out alike, and count twice.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._asked = options.duplicates
+        self._seen: dict[bytes, tuple[int, str | None]] = {}
+        self._counts = {"dropped": 0, "kept": 0}
+        self._rows: dict[str, list[int]] = {"dropped": [], "kept": []}
+        self._firsts: dict[str, list[int]] = {"dropped": [], "kept": []}
+
+    def check(self, rollout: Rollout) -> Problem | None:
+        """Sets the digest; the problem that says a repeat was dropped, or None where the row stays."""
+        rollout.digest = digest(rollout)
+        key = bytes.fromhex(rollout.digest)
+        first = self._seen.setdefault(key, (rollout.row, rollout.file))
+        if first == (rollout.row, rollout.file):
+            return None
+        drop = self._asked == "drop" or (self._asked is None and identified(rollout))
+        self._count("dropped" if drop else "kept", rollout.row, first[0])
+        if not drop:
+            return None
+        where = f"row {first[0]}" if first[1] == rollout.file else f"row {first[0]} of {first[1]}"
+        message = f"row {rollout.row}: repeats {where} exactly; left out"
+        return Problem(message, "duplicate_row", "warning", rollout.row, None)
+
+    def _count(self, what: str, row: int, first: int) -> None:
+        self._counts[what] += 1
+        if len(self._rows[what]) < LISTED:
+            self._rows[what].append(row)
+            self._firsts[what].append(first)
+
+    def summary(self) -> Iterator[Problem]:
+        """How many exact repeats there were, and how to have it the other way."""
+        for what, then in (
+            (
+                "dropped",
+                "left out, because they would count twice in group means; upload with duplicates=keep to keep them",
+            ),
+            (
+                "kept",
+                "kept, because they may be samples that came out alike; upload with duplicates=drop to leave them out",
+            ),
+        ):
+            count = self._counts[what]
+            if count:
+                rows = "row" if count == 1 else "rows"
+                where = f"{listed(self._rows[what], count)} repeat{'s' if count == 1 else ''} {listed(self._firsts[what], count)}"
+                message = f"{count} exact duplicate {rows} ({where}): {then}"
+                severity: Any = "warning" if what == "dropped" else "info"
+                yield Problem(message, "duplicate_rows", severity, None, None)
+
+
+def identified(rollout: Rollout) -> bool:
+    """Whether the row itself says which sample it is."""
+    own = (rollout.sample_id, rollout.sample_index, rollout.rollout_id, rollout.extra.get("request_id"))
+    return any(value is not None for value in own)

@@ -1,0 +1,161 @@
+"""One line of JSON to a dict, fast: numeric lists become arrays without a Python number per value.
+
+pysimdjson first. Whatever it refuses (NaN, numbers past 64 bits, lone surrogates, control characters in text) goes to
+the standard library. Its traps, each handled here: `as_buffer` flattens nested lists without a word; it gives
+the first of repeated keys where every other parser gives the last; it accepts 1,024 levels.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import simdjson
+
+from app.ingest.record import PROMPT_FIELD, TOKEN_FIELDS
+
+INT_LISTS = frozenset(("response_ids", "response_mask", PROMPT_FIELD))
+FLOAT_LISTS = frozenset(TOKEN_FIELDS) - INT_LISTS
+
+#: A "[" that may open a list inside a list: after "[" or ",", with up to one space, or after two spaces.
+_NESTED = re.compile(rb"\[(?:(?<=[\[,]\[)|(?<=[\[,\s]\s\[))")
+_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+
+
+class Overflow(float):
+    """A number that JSON wrote in digits but float64 cannot hold, such as 1e400. `text` is what was written."""
+
+    text: str
+
+
+class NotJson(Exception):
+    """The line is no JSON. `incomplete`: it ends inside a value."""
+
+    def __init__(self, message: str, incomplete: bool = False) -> None:
+        super().__init__(message)
+        self.incomplete = incomplete
+
+
+class TooDeep(Exception):
+    """The line nests deeper than the limit."""
+
+
+@dataclass(slots=True)
+class Row:
+    """`fields` holds arrays for per-token fields, Python values for the rest. `repeated`: keys given twice."""
+
+    fields: dict[str, Any]
+    repeated: list[str] = field(default_factory=list)
+    bad_bytes: int = 0  # bytes that are not UTF-8 and were replaced
+
+
+def parse(parser: Any, line: bytes, depth: int) -> Row:
+    """The fields of one row. Raises NotJson or TooDeep; never anything else, whatever the bytes."""
+    if line.count(b"[") + line.count(b"{") > depth and deeper_than(line, depth):
+        raise TooDeep
+    try:
+        return _fast(parser, line)
+    except (ValueError, RuntimeError, TypeError, MemoryError):
+        # Out of its handler, so that no traceback keeps the refused document (and with it the parser) busy.
+        pass
+    return _slow(line)
+
+
+def _fast(parser: Any, line: bytes) -> Row:
+    document = parser.parse(line)
+    if type(document) is not simdjson.Object:
+        raise TypeError("not an object")
+    check = _NESTED.search(line) is not None
+    fields: dict[str, Any] = {}
+    for key, value in document.items():
+        kind = type(value)
+        if kind is simdjson.Array:
+            fields[key] = _list(key, value, check)
+        elif kind is simdjson.Object:
+            fields[key] = value.as_dict()
+        else:
+            fields[key] = value
+    if len(fields) != len(document):
+        raise ValueError("repeated keys")
+    return Row(fields)
+
+
+def _list(key: str, value: Any, check: bool) -> Any:
+    """An array where the list is flat and of numbers throughout, else the Python list."""
+    code = "i" if key in INT_LISTS else "d" if key in FLOAT_LISTS else None
+    if code is None or (check and any(type(item) is simdjson.Array for item in value)):
+        return value.as_list()
+    try:
+        buffer = value.as_buffer(of_type=code)
+    except (TypeError, ValueError):
+        return value.as_list()
+    return np.frombuffer(buffer, dtype=np.int64 if code == "i" else np.float64)
+
+
+def _slow(line: bytes) -> Row:
+    text, bad_bytes = decode(line)
+    repeated: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) != len(items):
+            repeated.extend(sorted({key for key, _ in items if sum(key == other for other, _ in items) > 1}))
+        return found
+
+    try:
+        value = json.loads(
+            text, parse_float=_number, parse_int=_integer, object_pairs_hook=pairs, strict=False
+        )
+    except json.JSONDecodeError as error:
+        raise NotJson(error.msg, line.startswith(b"{") and deeper_than(line, 0, at_end=True)) from None
+    except (ValueError, RecursionError) as error:
+        raise NotJson(str(error)) from None
+    if not isinstance(value, dict):
+        raise NotJson(f"a JSON {kind_of(value)}, not an object")
+    return Row(value, repeated, bad_bytes)
+
+
+def decode(line: bytes) -> tuple[str, int]:
+    """The text, and how many bytes were not UTF-8 and became U+FFFD."""
+    try:
+        return line.decode(), 0
+    except UnicodeDecodeError:
+        text = line.decode(errors="replace")
+        return text, max(1, text.count("\ufffd") - line.count("\ufffd".encode()))
+
+
+def kind_of(value: Any) -> str:
+    """What JSON calls the value."""
+    if value is None:
+        return "null"
+    names = {bool: "true or false", str: "text", int: "number", float: "number", list: "list", dict: "object"}
+    return next((name for kind, name in names.items() if isinstance(value, kind)), "list")
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if value - value == 0:
+        return value
+    overflow = Overflow(value)
+    overflow.text = text
+    return overflow
+
+
+def _integer(text: str) -> int | float:
+    # Python refuses to read more than 4,300 digits at once; no such number is a token or a reward.
+    return int(text) if len(text) < 4300 else _number(text)
+
+
+def deeper_than(line: bytes, limit: int, at_end: bool = False) -> bool:
+    """Whether brackets outside strings nest deeper than `limit` anywhere, or only at the end of the line."""
+    depth = 0
+    for match in _TOKENS.finditer(line):
+        byte = line[match.start()]
+        if byte in b"[{":
+            depth += 1
+            if depth > limit and not at_end:
+                return True
+        elif byte in b"]}":
+            depth -= 1
+    return at_end and depth > limit

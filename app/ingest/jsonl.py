@@ -1,0 +1,145 @@
+"""Reading a text file of JSON rows: what every JSONL format shares. A format says what to make of one row."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import simdjson
+
+from app.ingest.json_rows import NotJson, Row, TooDeep, parse
+from app.ingest.lines import Line, elements, lines
+from app.ingest.notes import Notes
+from app.ingest.record import Header, Item, Problem, Rollout, Source
+from app.settings import Settings
+
+#: Makes a rollout of a row's fields, or the error that rejects it; sees the file's header.
+Convert = Callable[[int, dict[str, Any], dict[str, Any], Notes], Rollout | Problem]
+
+PEEK_LINES = 64
+SHOWN = 60
+
+
+def rows(source: Source, settings: Settings) -> Iterator[Line]:
+    """The lines of the file, or the elements of its JSON array."""
+    with source.open() as stream:
+        split = elements if is_array(source.head) else lines
+        yield from split(stream, settings.max_line_bytes)
+
+
+def is_array(head: bytes) -> bool:
+    """Whether the file is one JSON array of objects."""
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return text[:1] == b"[" and text[1:].lstrip()[:1] in (b"{", b"")
+
+
+def first_row(source: Source, settings: Settings) -> dict[str, Any] | None:
+    """The first of the first lines that is a JSON object, a header line included; None if there is none."""
+    parser = simdjson.Parser()
+    for count, line in enumerate(rows(source, settings)):
+        if count >= PEEK_LINES:
+            return None
+        if line.too_long:
+            continue
+        try:
+            return parse(parser, line.data, settings.max_depth).fields
+        except (NotJson, TooDeep):
+            continue
+    return None
+
+
+def read(source: Source, settings: Settings, convert: Convert, header: Header) -> Iterator[Item]:
+    """A header, then rollouts and problems row by row, then what there is to say about the whole file."""
+    reader = _Reader(Notes(), settings, header)
+    parser = simdjson.Parser()
+    for line in rows(source, settings):
+        yield from reader.row(parser, line, convert)
+    if not reader.began:
+        yield header
+    yield from reader.end()
+
+
+@dataclass(slots=True)
+class _Reader:
+    notes: Notes
+    settings: Settings
+    header: Header
+    began: bool = False
+    taken: int = 0
+    cut: Problem | None = None
+
+    def row(self, parser: Any, line: Line, convert: Convert) -> Iterator[Item]:
+        self._nul_bytes(line)
+        if not line.data:
+            yield from self.notes.drain()
+            return
+        fields = self._fields(parser, line)
+        if not self.began:
+            self.began = True
+            if (
+                isinstance(fields, dict)
+                and set(fields) == {"_header"}
+                and isinstance(fields["_header"], dict)
+            ):
+                self.header.raw = self.header.raw | fields["_header"]
+                yield self.header
+                return
+            yield self.header
+        item = (
+            fields
+            if isinstance(fields, Problem)
+            else convert(line.number, fields, self.header.raw, self.notes)
+        )
+        yield from self.notes.drain()
+        if isinstance(item, Problem) and item.code == "incomplete_row":
+            self.cut = item  # said at the end, with the count of rows that were taken
+            return
+        self.taken += isinstance(item, Rollout)
+        yield item
+
+    def _nul_bytes(self, line: Line) -> None:
+        if line.nul_bytes:
+            message = "NUL bytes around the row were skipped, as a crash on a network disk leaves them"
+            self.notes.warn(line.number, None, "nul_bytes", f"{line.nul_bytes} {message}")
+
+    def _fields(self, parser: Any, line: Line) -> dict[str, Any] | Problem:
+        number = line.number
+        try:
+            if line.too_long:
+                limit = f"{self.settings.max_line_bytes:,} bytes (VANTAGE_MAX_LINE_BYTES)"
+                return _rejected(number, "line_too_long", f"longer than {limit}; skipped")
+            row = parse(parser, line.data, self.settings.max_depth)
+        except TooDeep:
+            limit = f"{self.settings.max_depth} (VANTAGE_MAX_DEPTH)"
+            return _rejected(number, "too_deep", f"nested deeper than {limit}; skipped")
+        except NotJson as error:
+            if error.incomplete and line.last:
+                return _rejected(number, "incomplete_row", "is incomplete")
+            return _rejected(number, "not_json", f"not a JSON row ({error}): {_shown(line.data)}; skipped")
+        self._doubts(number, row)
+        return row.fields
+
+    def _doubts(self, number: int, row: Row) -> None:
+        if row.bad_bytes:
+            message = "not UTF-8 and shown as \ufffd; write the file with encoding='utf-8'"
+            some = "1 byte is" if row.bad_bytes == 1 else f"{row.bad_bytes} bytes are"
+            self.notes.warn(number, None, "invalid_utf8", f"{some} {message}")
+        for key in row.repeated:
+            self.notes.warn(number, key, "repeated_key", f"{key} is given twice; the last one was taken")
+
+    def end(self) -> Iterator[Item]:
+        if self.cut is not None:
+            number = self.cut.row or 0
+            total = f"{self.taken} of {self.taken + 1} rows loaded"
+            message = f"line {number} is incomplete (file ends inside a JSON object); {total}. Upload the whole file again"
+            yield Problem(message, "incomplete_row", "error", number)
+        yield from self.notes.summary()
+
+
+def _rejected(number: int, code: str, message: str) -> Problem:
+    return Problem(f"row {number}: {message}", code, "error", number)
+
+
+def _shown(data: bytes) -> str:
+    text = data[: SHOWN * 4].decode(errors="replace")
+    clean = "".join(character if character.isprintable() else "·" for character in text)
+    return clean if len(clean) <= SHOWN else f"{clean[:SHOWN]}…"

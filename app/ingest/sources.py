@@ -1,0 +1,185 @@
+"""From a file as handed over to what readers see: compression and archives undone, within limits, nothing run."""
+
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from app.ingest.archives import is_archive, members
+from app.ingest.expand import GZIP, ZSTD, Caps, DamagedStream, Expanding
+from app.ingest.record import File, Problem, Source
+from app.settings import Settings
+
+HEAD = 1 << 16
+BUFFER = 1 << 20
+#: Beginnings of files whose reader has to seek: they are expanded to a temporary file first.
+SEEKABLE = (b"PAR1", b"PK\x03\x04", b"ARROW1")
+MAX_LAYERS = 3
+
+
+class Meter:
+    """How many bytes of the spooled file were consumed: the furthest that any reading of it got."""
+
+    def __init__(self) -> None:
+        self._handle: BinaryIO | None = None
+        self._furthest = 0
+
+    def watch(self, handle: BinaryIO) -> BinaryIO:
+        """Follow this handle from now on."""
+        self.position()
+        self._handle = handle
+        return handle
+
+    def report(self, position: int) -> None:
+        self._furthest = max(self._furthest, position)
+
+    def position(self) -> int:
+        if self._handle is not None and not self._handle.closed:
+            self.report(self._handle.tell())
+        return self._furthest
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """One wrapping of the file. `path` is where its bytes lie on disk, if they do; `depth` counts wrappings."""
+
+    name: str
+    open: Callable[[], BinaryIO]
+    path: Path | None
+    depth: int
+    member: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    settings: Settings
+    caps: Caps
+    meter: Meter
+
+
+def unwrap(file: File, settings: Settings, caps: Caps | None = None) -> Iterator[Source | Problem]:
+    """Every file inside `file`, one after the other; each is closed (and deleted, if temporary) before the next.
+
+    `caps` is shared by the files of one upload. Raises TooLarge where something expands past a limit.
+    """
+    meter = Meter()
+
+    def opened() -> BinaryIO:
+        return meter.watch(open(file.path, "rb", buffering=BUFFER))
+
+    context = _Context(settings, caps or Caps(settings), meter)
+    yield from _unwrap(_Layer(file.name, opened, file.path, 0), context)
+
+
+def _unwrap(layer: _Layer, context: _Context) -> Iterator[Source | Problem]:
+    try:
+        with layer.open() as stream:
+            head = _full_read(stream, HEAD)
+    except DamagedStream as error:
+        yield damaged(layer.name, error)
+        return
+    kind = GZIP if head.startswith(GZIP) else ZSTD if head.startswith(ZSTD) else None
+    if layer.depth >= MAX_LAYERS and (kind or head.startswith(b"PK\x03\x04")):
+        message = f"{layer.name} is packed {layer.depth} times over; unpack it and send the files."
+        yield Problem(message, "packed", "error")
+    elif kind is not None:
+        yield from _unwrap(_expanded(layer, kind, context.caps), context)
+    elif layer.path is None and _must_seek(head):
+        with _on_disk(layer, context.settings) as (copy, broken):
+            if broken is None:
+                on_disk = _Layer(
+                    layer.name, lambda: open(copy, "rb", buffering=BUFFER), copy, layer.depth, layer.member
+                )
+                yield from _opened(on_disk, head, context)
+            else:
+                yield damaged(layer.name, broken)
+    else:
+        yield from _opened(layer, head, context)
+
+
+def _expanded(layer: _Layer, kind: bytes, caps: Caps) -> _Layer:
+    account = caps.account(layer.name)
+
+    def opened() -> BinaryIO:
+        return io.BufferedReader(Expanding(layer.open(), kind, account), BUFFER)
+
+    return _Layer(_without_ending(layer.name), opened, None, layer.depth + 1, layer.member)
+
+
+def _opened(layer: _Layer, head: bytes, context: _Context) -> Iterator[Source | Problem]:
+    """A file without wrapping, or the members of an archive."""
+    meter = context.meter
+    if layer.path is None or not is_archive(layer.path, head):
+        yield Source(layer.name, head, layer.open, layer.path, meter.position, meter.report, layer.member)
+        return
+    report = meter.report if layer.depth == 0 else _unheard
+    for member in members(layer.name, layer.path, context.caps, report):
+        if isinstance(member, Problem):
+            yield member
+        else:
+            yield from _unwrap(_Layer(member.name, member.open, None, layer.depth + 1, True), context)
+
+
+def _unheard(position: int) -> None:
+    """Positions in a temporary copy say nothing about the spooled file."""
+
+
+def _must_seek(head: bytes) -> bool:
+    return head.startswith(SEEKABLE) or looks_like_safetensors(head)
+
+
+def looks_like_safetensors(head: bytes) -> bool:
+    """Eight bytes of length, then a JSON object."""
+    return (
+        len(head) > 9
+        and head[8:9] == b"{"
+        and (head[7] == 0 or head[8:10] == b"{}")
+        and not head[:1].isspace()
+    )
+
+
+@contextmanager
+def _on_disk(layer: _Layer, settings: Settings) -> Iterator[tuple[Path, DamagedStream | None]]:
+    """The expanded bytes in a temporary file beside the spool (or in the system's folder), deleted at the end."""
+    folder = settings.spool_dir if settings.spool_dir.is_dir() else None
+    handle, name = tempfile.mkstemp(prefix="expanded-", dir=folder)
+    broken = None
+    try:
+        with os.fdopen(handle, "wb") as out:
+            try:
+                with layer.open() as stream:
+                    while block := stream.read(BUFFER):
+                        out.write(block)
+            except DamagedStream as error:
+                broken = error
+        yield Path(name), broken
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _full_read(stream: BinaryIO, count: int) -> bytes:
+    parts, left = [], count
+    while left and (block := stream.read(left)):
+        parts.append(block)
+        left -= len(block)
+    return b"".join(parts)
+
+
+def _without_ending(name: str) -> str:
+    for ending in (".gz", ".gzip", ".zst", ".zstd"):
+        if name.lower().endswith(ending):
+            return name[: -len(ending)]
+    return name
+
+
+def damaged(name: str, error: DamagedStream) -> Problem:
+    """The problem that says where a compressed file broke off; rows before it stand."""
+    return Problem(
+        f"{name}: {error}. Rows before that point stand; upload the whole file again.",
+        "damaged_stream",
+        "error",
+    )
