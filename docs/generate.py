@@ -1,0 +1,151 @@
+"""Write docs/reference from the registries, so that the reference cannot differ from the code.
+
+`python docs/generate.py` rewrites the pages; `--check` only says which differ (a test calls `pages()`).
+"""
+
+import argparse
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from app.figures import FIGURES
+from app.findings import FINDINGS
+from app.ingest import FORMATS
+from app.main import create_app
+from app.settings import Settings
+from estimators import CONVENTIONS, ESTIMATORS, params_schema, settings_to_dict
+
+REFERENCE = Path(__file__).resolve().parent / "reference"
+NOTE = "<!-- Written by docs/generate.py; do not edit. -->\n\n"
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every page of the reference."""
+    made = {
+        "estimators.md": estimators_page(),
+        "conventions.md": conventions_page(),
+        "formats.md": formats_page(),
+        "figures.md": figures_page(),
+        "findings.md": findings_page(),
+        "settings.md": settings_page(),
+        "endpoints.md": endpoints_page(),
+    }
+    return {name: NOTE + text.rstrip() + "\n" for name, text in made.items()}
+
+
+def module_text(member: Callable[..., Any]) -> str:
+    """The docstring of the module that defines it, without its indentation."""
+    return inspect.getdoc(sys.modules[member.__module__]) or ""
+
+
+def table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(cell(value) for value in row) + " |" for row in rows])
+
+
+def cell(value: Any) -> str:
+    return "–" if value in (None, "", ()) else str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def code(value: Any) -> str:
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def estimators_page() -> str:
+    out = ["# Estimators\n"]
+    for name, estimator in ESTIMATORS.items():
+        out += [f"\n## {name}\n", module_text(estimator.run), "\n**Needs** " + ", ".join(estimator.needs) + "\n"]
+        properties = params_schema(estimator)["properties"]
+        rows = [(f"`{p}`", code(s.get("default")), s.get("description")) for p, s in properties.items()]
+        out += [table(("parameter", "default", "meaning"), rows), "\n**Conventions** "]
+        out.append(", ".join(f"`{c.name}`" for c in CONVENTIONS.values() if c.estimator == name) + "\n")
+    return "\n".join(out)
+
+
+def conventions_page() -> str:
+    out = ["# Conventions\n", "An estimator with the parameters and the whitening of one framework.\n"]
+    for name, convention in CONVENTIONS.items():
+        agrees = f"{convention.framework} {convention.version}" if convention.framework else "no framework"
+        out += [f"\n## {name}\n", f"{convention.note} Estimator `{convention.estimator}`; agrees with {agrees}.\n"]
+        settings = {**settings_to_dict(convention.params)}
+        rows = [(f"`{key}`", code(value)) for key, value in settings.items()]
+        rows += [(f"`whitening.{key}`", code(v)) for key, v in settings_to_dict(convention.whitening).items()]
+        out.append(table(("setting", "value"), rows))
+    return "\n".join(out)
+
+
+def formats_page() -> str:
+    out = ["# Formats\n", "Recognised by content, in this order. Only a response and a reward are needed.\n"]
+    for form in FORMATS:
+        out += [f"\n## {form.name}\n", f"**{form.title}**\n", module_text(form.read), ""]
+    return "\n".join(out)
+
+
+def figures_page() -> str:
+    out = ["# Figures\n", "`GET /api/v1/batches/{id}/figures/{name}` (or `/runs/{run}/figures/{name}`).\n"]
+    for name, figure in FIGURES.items():
+        out += [f"\n## {name}\n", f"**{figure.title}.** {figure.shows}\n", "Needs: " + ", ".join(figure.needs) + "\n"]
+        rows = [
+            (f"`{option}`", ", ".join(o.choices) or o.kind, code(o.default), o.says)
+            for option, o in figure.options.items()
+        ]
+        if rows:
+            out.append(table(("option", "values", "default", "meaning"), rows))
+    return "\n".join(out)
+
+
+def findings_page() -> str:
+    out = ["# Findings\n", "What Vantage says of a batch, worst first. None fires on a clean batch.\n"]
+    for name, finding in FINDINGS.items():
+        out += [f"\n## {name}\n", f"**{finding.title}.**\n", module_text(finding.check), ""]
+    return "\n".join(out)
+
+
+def settings_page() -> str:
+    rows = []
+    out = ["# Settings\n", "Environment variables; an option of the command wins over them.\n"]
+    for name, field in Settings.model_fields.items():
+        default = field.default if not isinstance(field.default, Path) else str(field.default)
+        out += [f"\n## VANTAGE_{name.upper()}\n", f"{field.description} Default: {code(default)}.\n"]
+        rows.append(name)
+    return "\n".join(out)
+
+
+def endpoints_page() -> str:
+    document = create_app(Settings()).openapi()
+    out = ["# Endpoints\n"]
+    for path, calls in document["paths"].items():
+        for method, call in calls.items():
+            out += [f"\n## {method.upper()} {path}\n", f"{call.get('summary', '')}\n"]
+            if text := call.get("description"):
+                out.append(f"{text}\n")
+            rows = [
+                (f"`{p['name']}`", p["in"], "yes" if p.get("required") else "no", p.get("description"))
+                for p in call.get("parameters", [])
+            ]
+            if rows:
+                out.append(table(("parameter", "in", "required", "meaning"), rows))
+    return "\n".join(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true", help="change nothing; status 1 if a page differs")
+    check = parser.parse_args().check
+    REFERENCE.mkdir(exist_ok=True)
+    stale = []
+    for name, text in pages().items():
+        path = REFERENCE / name
+        if not path.exists() or path.read_text() != text:
+            stale.append(name)
+            if not check:
+                path.write_text(text)
+    sys.stdout.write(f"{'stale' if check else 'written'}: {', '.join(stale) or 'nothing'}\n")
+    sys.exit(bool(check and stale))
+
+
+if __name__ == "__main__":
+    main()
