@@ -32,7 +32,10 @@ class Settings(BaseSettings):
     max_line_bytes: int = Field(256 << 20, description="Longest line of a JSONL file, in bytes.")
     max_depth: int = Field(64, description="Deepest nesting of a JSON row.")
     max_tokens_per_rollout: int = Field(4_194_304, description="Most tokens of one response.")
+    buffer_bytes: int = Field(64 << 20, description="Memory for rollouts that wait for their group, in bytes.")
+    chunk_bytes: int = Field(4 << 20, description="Size of what one transaction of a job stores, in bytes.")
     spool_days: float = Field(7.0, description="How long an uploaded file is kept after it was read.")
+    job_days: float = Field(7.0, description="How long the engine's records of finished jobs are kept.")
     share_hours: float = Field(168.0, description="Life of a share link unless said otherwise, in hours.")
 
     @property

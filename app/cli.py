@@ -1,0 +1,165 @@
+"""The `vantage` command."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app import local, serving
+from app.errors import AppError
+from app.jobs import KINDS, Kind, prepare
+from app.logs import configure
+from app.settings import Settings
+from app.supervisor import die_with_parent
+from app.uploads import Options
+from app.worker import run
+from storage.check import verify
+from storage.database import make_engine, read
+
+app = typer.Typer(
+    help="Look into the advantages of RL fine-tuning rollouts. Every setting is an environment variable "
+    "VANTAGE_<NAME>; an option here wins over it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+DataDir = Annotated[Path | None, typer.Option(help="Folder for the embedded database and uploaded files.")]
+DatabaseUrl = Annotated[str | None, typer.Option(help="sqlite:///path or postgresql://…")]
+Host = Annotated[str | None, typer.Option(help="Address to bind.")]
+Port = Annotated[int | None, typer.Option(help="Port to bind; 0 takes a free one.")]
+Insecure = Annotated[bool | None, typer.Option("--insecure", help="Allow another address than loopback.")]
+Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:K or mps.")]
+
+
+def settings_from(**options: Any) -> Settings:
+    """The settings of the environment with the options that were given."""
+    return Settings(**{name: value for name, value in options.items() if value is not None})
+
+
+@app.command()
+def serve(
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    host: Host = None,
+    port: Port = None,
+    insecure: Insecure = None,
+    device: Device = None,
+) -> None:
+    """Serve the pages and the API, with one worker. For one machine."""
+    configure("web")
+    serving.serve(
+        settings_from(
+            data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure, device=device
+        )
+    )
+
+
+@app.command()
+def web(
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    host: Host = None,
+    port: Port = None,
+    insecure: Insecure = None,
+) -> None:
+    """Serve the pages and the API without a worker. Any number of them may share one PostgreSQL."""
+    configure("web")
+    serving.web(
+        settings_from(data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure)
+    )
+
+
+@app.command()
+def worker(
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    device: Device = None,
+    queues: Annotated[str, typer.Option(help="Queues to take jobs from, comma separated.")] = ",".join(KINDS),
+    executor: Annotated[str | None, typer.Option(hidden=True)] = None,
+    parent: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run ingests and estimates. Start as many as there are devices; each takes jobs on its own."""
+    configure("worker")
+    settings = settings_from(data_dir=data_dir, database_url=database_url, device=device)
+    if parent is not None:
+        die_with_parent(parent)
+    else:
+        prepare(settings)
+    run(settings, queue_names(queues), executor, parent)
+
+
+def queue_names(text: str) -> Sequence[Kind]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    chosen = [kind for kind in KINDS if kind in names]
+    if not names or len(chosen) != len(set(names)):
+        raise AppError(f"--queues {text!r}: there are {' and '.join(KINDS)}.")
+    return chosen
+
+
+@app.command()
+def ingest(
+    files: Annotated[list[Path], typer.Argument(exists=True, readable=True, help="Files, or folders of files.")],
+    run_name: Annotated[str | None, typer.Option("--run", help="Run that the rollouts belong to.")] = None,
+    step: Annotated[int | None, typer.Option(help="Training step, where the file has none.")] = None,
+    split: Annotated[str | None, typer.Option(help="train, val, …")] = None,
+    format: Annotated[str, typer.Option(help="Name of the format; auto looks at the content.")] = "auto",
+    group_by: Annotated[str | None, typer.Option(help="prompt, stride:N or a column.")] = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Take files in as one upload and wait for the receipt; works beside a running server, and without one."""
+    configure("ingest", "WARNING")
+    settings = settings_from(data_dir=data_dir, database_url=database_url)
+    prepare(settings)
+    options = Options(run=run_name, step=step, split=split, format=format, group_by=group_by)
+    receipt = local.ingest(settings, files, options)
+    for line in local.describe(receipt):
+        typer.echo(line)
+    raise typer.Exit(0 if receipt["state"] == "succeeded" else 1)
+
+
+@app.command()
+def demo(
+    data_dir: DataDir = None, host: Host = None, port: Port = None, insecure: Insecure = None, device: Device = None
+) -> None:
+    """Load the example runs and serve them."""
+    configure("web")
+    serving.demo(settings_from(data_dir=data_dir, host=host, port=port, insecure=insecure, device=device))
+
+
+@app.command()
+def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+    """Bring the database schema up to date."""
+    configure("migrate")
+    prepare(settings_from(data_dir=data_dir, database_url=database_url))
+    typer.echo("The database schema is up to date.")
+
+
+@app.command()
+def check(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+    """Verify every stored array against its checksum; names each damaged one and ends with code 1 if there is any."""
+    configure("check", "WARNING")
+    engine = make_engine(settings_from(data_dir=data_dir, database_url=database_url).url)
+    damaged = 0
+    with read(engine) as session:
+        for sentence in verify(session):
+            damaged += 1
+            typer.echo(sentence)
+    typer.echo("Every stored array is as it was written." if not damaged else f"{damaged} damaged arrays.")
+    raise typer.Exit(1 if damaged else 0)
+
+
+def main() -> None:
+    """Run the command; an error that a person can act on is one sentence, not a traceback."""
+    try:
+        app()
+    except AppError as error:
+        typer.echo(error.detail, err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

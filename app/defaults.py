@@ -1,0 +1,69 @@
+"""The estimates that Vantage asks for by itself when a batch is in: the file's own convention, else GRPO; GAE
+where there are values."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from app.intake import Shelf
+from estimators import CONVENTIONS, ESTIMATORS
+
+FALLBACK = "grpo/verl"
+#: What frameworks call themselves, and the family whose conventions they follow.
+FRAMEWORKS = {"trl": "trl", "ms-swift": "trl", "openrlhf": "openrlhf"}
+#: Parameters that a header may set for the convention it names.
+PARAMETERS = ("gamma", "lam")
+
+
+def default_requests(shelf: Shelf) -> Iterator[dict[str, Any]]:
+    """Bodies of estimate requests, the main one first."""
+    fields, header = shelf.provenance(), shelf.header
+    values = fields["values"] != "absent"
+    rewards = any(
+        fields[name] != "absent"
+        for name in ("reward", "reward_components", "token_level_rewards", "token_level_scores")
+    )
+    if not rewards:
+        return
+    group_id = fields["group_id"]
+    alone = group_id == "absent" or (group_id.startswith("derived:") and len(shelf.groups) == shelf.rollouts)
+    name = named_convention(header, shelf.format) or FALLBACK
+    estimator = CONVENTIONS[name].estimator
+    if estimator == "gae" and not values:
+        name, estimator = FALLBACK, CONVENTIONS[FALLBACK].estimator
+    if estimator != "gae" and not alone:
+        yield {"convention": name}
+    if values:
+        name = name if estimator == "gae" else "gae/verl"
+        params = given_parameters(header, name)
+        yield {"convention": name} | ({"params": params} if params else {})
+
+
+def named_convention(header: Mapping[str, Any], format: str) -> str | None:
+    """The convention that the header names, as far as there is one of that name."""
+    framework = text(header.get("framework")) or format.split("-")[0]
+    estimator = text(header.get("adv_estimator"))
+    family = FRAMEWORKS.get(framework, "verl")
+    if estimator == "grpo" and header.get("norm_adv_by_std_in_grpo") is False:
+        estimator = "dr_grpo"
+    if estimator is None:
+        estimator = "grpo" if family == "trl" else None
+    names = {("grpo", "trl"): "grpo/trl-group"}
+    name = names.get((estimator or "", family), f"{estimator}/{family}")
+    return name if name in CONVENTIONS else None
+
+
+def given_parameters(header: Mapping[str, Any], convention: str) -> dict[str, float]:
+    """γ and λ of the header, where the convention has such parameters and the numbers can be ones."""
+    known = ESTIMATORS[CONVENTIONS[convention].estimator].params.__dataclass_fields__
+    return {
+        name: float(value)
+        for name in PARAMETERS
+        if name in known
+        and isinstance(value := header.get(name), int | float)
+        and not isinstance(value, bool)
+        and 0 <= value <= 1
+    }
+
+
+def text(value: Any) -> str | None:
+    return value.strip().lower() if isinstance(value, str) and value.strip() else None

@@ -1,0 +1,210 @@
+"""Estimates: what may be asked of a batch, asking for it, and what the worker does then."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from sqlalchemy import Engine, select
+
+from app.errors import NotFound, Unprocessable
+from app.jobs import BULK, INTERACTIVE, Jobs, progress
+from app.lifecycle import requeue
+from app.results import Result, store_results, summarise
+from app.running import earlier_moments, moments_key
+from app.tasks import Task
+from app.tensors import load, token_fields
+from estimators import TOKEN_FIELDS, Batch, Refused, Request, estimate, missing, usable
+from storage import batches, estimates
+from storage.database import AnySession, WriteSession, read, write
+from storage.models import Batch as BatchRow
+from storage.models import Estimate
+
+
+def request_estimate(engine: Engine, jobs: Jobs, batch_id: str, body: Mapping[str, Any]) -> tuple[str, bool]:
+    """Ask for an estimate: (id, created). The same request on the same batch is the same estimate; one that
+    failed or was cancelled is computed again. Raises NotFound, Unprocessable."""
+    with write(engine) as session:
+        batch = batches.get(session, batch_id)
+        if batch is None:
+            raise NotFound(f"There is no batch with the id {batch_id!r}.")
+        request = parse(body)
+        check_possible(batch, request)
+        row, created = ask(session, jobs, batch, request, INTERACTIVE)
+        if not created and row.state in ("failed", "cancelled"):
+            requeue(session, jobs, "estimate", row.id, INTERACTIVE)
+        return row.id, created
+
+
+def parse(body: Mapping[str, Any]) -> Request:
+    """The request of an API body, everything spelt out. Raises Unprocessable with the estimators' own sentence."""
+    try:
+        return Request.from_dict(body)
+    except ValueError as error:
+        raise Unprocessable(str(error)) from error
+
+
+def ask(
+    session: WriteSession, jobs: Jobs, batch: BatchRow, request: Request, priority: int, default: bool = False
+) -> tuple[Estimate, bool]:
+    """The row of this request, made and queued in the caller's transaction unless it is there already."""
+    spelt = request.to_dict()
+    row, created = estimates.request(
+        session,
+        batch.id,
+        spelt,
+        request_hash(spelt),
+        estimator=request.estimator,
+        convention=request.convention,
+        default=default,
+        total=batch.rollouts,
+    )
+    if created:
+        jobs.enqueue(session, "estimate", row.id, row.revision, priority)
+    return row, created
+
+
+def request_hash(request: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+def check_possible(batch: BatchRow, request: Request) -> None:
+    """Raises Unprocessable, naming the fields that are not there and the estimators that would work."""
+    outline = outline_of(batch.fields)
+    lacking = missing(outline, request)
+    able = [estimator.name for estimator in usable(outline)]
+    if lacking:
+        works = f"These would work: {', '.join(able)}." if able else "No estimator would work without rewards."
+        raise Unprocessable(
+            f"{request.convention or request.estimator} needs {' and '.join(lacking)}, which this batch lacks. {works}",
+            [{"row": None, "field": name, "message": f"{name} is not recorded in this batch."} for name in lacking],
+            missing=list(lacking),
+            usable=able,
+        )
+    if request.whitening.scope == "running" and batch.step is None:
+        raise Unprocessable(
+            "Running whitening follows the steps of a run, and this batch has no step. Upload it with step=N, or "
+            "whiten over the batch."
+        )
+    if request.grouping == "prompt" and not has(batch.fields, "prompt") and not has(batch.fields, "prompt_messages"):
+        raise Unprocessable("Grouping by prompt needs prompts, and this batch has none. Use group_id or stride:N.")
+
+
+def has(fields: Mapping[str, Any], name: str) -> bool:
+    return fields.get(name, "absent") != "absent"
+
+
+def outline_of(fields: Mapping[str, Any]) -> Batch:
+    """A batch of one rollout with one token that has what `fields` says is there: enough to ask what is missing."""
+    one = torch.ones(1, dtype=torch.float64)
+    number = torch.zeros(1, dtype=torch.int64)
+    return Batch(
+        offsets=torch.tensor([0, 1]),
+        response_mask=torch.ones(1, dtype=torch.bool),
+        group=number,
+        scores=one if has(fields, "reward") else one * torch.nan,
+        data_source=number if has(fields, "data_source") else None,
+        rank=number if has(fields, "rank") else None,
+        components={"reward": one} if has(fields, "reward_components") else {},
+        **{name: one if has(fields, name) else None for name in TOKEN_FIELDS},
+    )
+
+
+def describe(session: AnySession, estimate_id: str) -> dict[str, Any]:
+    """The estimate as the API shows it. Raises NotFound."""
+    row = estimates.get(session, estimate_id)
+    if row is None:
+        raise NotFound(f"There is no estimate with the id {estimate_id!r}.")
+    return {
+        "id": row.id,
+        "batch": row.batch_id,
+        "convention": row.convention,
+        "estimator": row.estimator,
+        "request": row.request,
+        "default": row.default,
+        "state": row.state,
+        "progress": progress("estimate", row),
+        "device": row.device,
+        "timing": row.timing,
+        "per_token": row.per_token,
+        "summary": row.summary,
+        "error": row.error,
+        "created": row.created,
+        "finished": row.finished,
+    }
+
+
+def forget_step(
+    session: WriteSession, jobs: Jobs, run_id: str, split: str | None, step: int | None
+) -> list[str]:
+    """After a batch of this step came or went: compute again the running estimates of later steps, which saw
+    it (or its absence) as history; their ids. Call it in the transaction of the change."""
+    if step is None:
+        return []
+    place = BatchRow.split.is_(None) if split is None else BatchRow.split == split
+    later = (
+        select(Estimate)
+        .join(BatchRow, BatchRow.id == Estimate.batch_id)
+        .where(BatchRow.run_id == run_id, place, BatchRow.step > step, BatchRow.state == "ready")
+        .where(Estimate.state.in_(("running", "succeeded", "failed")))
+        .order_by(BatchRow.step)
+    )
+    stale = [row for row in session.scalars(later) if row.request["whitening"]["scope"] == "running"]
+    for row in stale:
+        requeue(session, jobs, "estimate", row.id, BULK)
+    return [row.id for row in stale]
+
+
+def run_estimate(task: Task, estimate_id: str) -> None:
+    """The body of the job: load, compute, store chunk by chunk, sum up."""
+    with read(task.engine) as session:
+        row = estimates.get(session, estimate_id)
+        batch = row and batches.get(session, row.batch_id)
+        if row is None or batch is None:
+            return
+        session.expunge_all()
+    request = Request.from_dict(row.request)
+    started = time.perf_counter()
+
+    def begin(session: WriteSession) -> dict[str, int]:
+        estimates.clear(session, estimate_id)
+        return {"chunk_bytes": task.settings.chunk_bytes}
+
+    plan = task.commit(begin)
+    task.stage("loading")
+    with read(task.engine) as session:
+        loaded = load(session, batch.id, token_fields(request), request.grouping)
+    lacking = missing(loaded.batch, request)
+    if lacking:
+        raise Refused(f"The batch lacks {' and '.join(lacking)}.")
+    timing = {"load_seconds": time.perf_counter() - started}
+    history, past = earlier_moments(task, batch, request)
+    task.stage("computing")
+    began = time.perf_counter()
+    result = Result.of(estimate(loaded.batch.to(task.device), request, history))
+    timing["compute_seconds"] = time.perf_counter() - began
+    task.stage("storing")
+    store_results(task, estimate_id, batch.id, loaded, result, int(plan["chunk_bytes"]))
+    summary = summarise(loaded, result) | past
+    timing["total_seconds"] = time.perf_counter() - started
+
+    def end(session: WriteSession) -> None:
+        moments = {unit: (m.count, m.mean, m.m2) for unit, m in result.moments.items()}
+        estimates.put_moments(session, batch.id, moments_key(request), moments)
+        estimates.finish(
+            session,
+            estimate_id,
+            per_token=result.per_token,
+            device=device_name(task.device),
+            timing=timing,
+            summary=summary,
+        )
+
+    task.commit(end)
+
+
+def device_name(device: str) -> str:
+    """The device as the estimate records it: with the name of the GPU."""
+    return f"{device} ({torch.cuda.get_device_name(device)})" if device.startswith("cuda") else device

@@ -1,0 +1,206 @@
+"""The job engine: one workflow per upload ("ingest") and per estimate ("estimate"), queued in the caller's transaction.
+
+What a person sees of a job (state, stage, progress, cancellation, error) lives on its own row, `upload` or
+`estimate`; the engine (DBOS, in the same database) only decides who runs it and where a killed run goes on.
+A job that has to run again gets a new `revision` and with it a new workflow id.
+"""
+
+import asyncio
+import fcntl
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, assert_never
+
+from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, SQLAlchemyDatasource
+from sqlalchemy import Engine, text
+
+from app.errors import NotFound
+from app.settings import Settings
+from storage.database import AnySession, WriteSession, make_engine, migrate, read
+from storage.models import Estimate, Job, Upload
+
+Kind = Literal["ingest", "estimate"]
+KINDS: tuple[Kind, ...] = ("ingest", "estimate")
+
+APPLICATION = "vantage"
+#: Pinned: a version that followed the code would strand running jobs at each upgrade. Raise it by hand, with
+#: drained queues, when the order of a workflow's steps changes.
+APPLICATION_VERSION = "jobs-1"
+
+#: Smaller runs first. A person waits for the one, nobody for the other.
+INTERACTIVE, BULK = 10, 100
+
+FINAL = ("succeeded", "failed", "cancelled")
+UNITS: dict[Kind, str] = {"ingest": "bytes", "estimate": "rollouts"}
+POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The queue as the web process and the workers see it. One per process; `close` it at the end."""
+
+    client: DBOSClient
+
+    def enqueue(
+        self, session: WriteSession, kind: Kind, id: str, revision: int, priority: int = INTERACTIVE
+    ) -> None:
+        """Queue the job within the caller's transaction: its row and its queue entry, both or neither."""
+        options: EnqueueOptions = {
+            "workflow_name": kind,
+            "queue_name": kind,
+            "workflow_id": workflow_id(kind, id, revision),
+            "priority": priority,
+        }
+        self.client.enqueue_in_transaction(session, options, id, revision)
+
+    def cancel(self, kind: Kind, id: str, revision: int) -> None:
+        """Keep a queued job from starting and a running one from taking another step."""
+        self.client.cancel_workflow(workflow_id(kind, id, revision))
+
+    def hand_back(self, executor: str) -> list[str]:
+        """Queue again what `executor` holds; the workflow ids. An executor that still lives is fenced off."""
+        held: list[str] = []
+        for kind in KINDS:
+            found = self.client.list_workflows(
+                status="PENDING", executor_id=executor, queue_name=kind, load_input=False, load_output=False
+            )
+            if ids := [workflow.workflow_id for workflow in found]:
+                self.client.resume_workflows(ids, queue_name=kind)
+                held += ids
+        return held
+
+    def forget(self, before: float, limit: int = 500) -> int:
+        """Delete the engine's records of jobs that ended before `before` (Unix seconds); how many."""
+        found = self.client.list_workflows(
+            completed_before=datetime.fromtimestamp(before, UTC).isoformat(),
+            limit=limit,
+            load_input=False,
+            load_output=False,
+        )
+        ids = [workflow.workflow_id for workflow in found]
+        if ids:
+            self.client.delete_workflows(ids)
+        return len(ids)
+
+    def close(self) -> None:
+        self.client.destroy()
+
+
+def workflow_id(kind: Kind, id: str, revision: int) -> str:
+    return f"{kind}:{id}:{revision}"
+
+
+def model_of(kind: Kind) -> type[Upload] | type[Estimate]:
+    match kind:
+        case "ingest":
+            return Upload
+        case "estimate":
+            return Estimate
+    assert_never(kind)
+
+
+def connect(settings: Settings) -> Jobs:
+    """A client of the queue; the schema must be there (`prepare`)."""
+    return Jobs(
+        DBOSClient(
+            system_database_url=settings.url,
+            application_name=APPLICATION,
+            # The engine's default would unpickle what it finds in the database.
+            serializer=DBOSPortableJSONSerializer(),
+        )
+    )
+
+
+def prepare(settings: Settings) -> None:
+    """Make the data folder and bring the schema (ours and the engine's) up to date. Safe to call at once
+    from several processes: they take turns."""
+    settings.spool_dir.mkdir(parents=True, exist_ok=True)
+    with _turn(settings):
+        migrate(settings.url)
+        DBOS.migrate(settings.url)
+        SQLAlchemyDatasource.migrate(settings.url)
+
+
+@contextmanager
+def _turn(settings: Settings) -> Iterator[None]:
+    if settings.url.startswith("sqlite"):
+        with open(settings.data_dir / "migrate.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        return
+    engine = make_engine(settings.url, pool_size=1)
+    try:
+        with engine.connect() as connection:
+            connection.execute(text("SELECT pg_advisory_lock(20240117)"))
+            yield
+    finally:
+        engine.dispose()
+
+
+def find(session: AnySession, kind: Kind, id: str) -> Upload | Estimate:
+    """The job's row. Raises NotFound."""
+    job: Upload | Estimate | None = (
+        session.get(Upload, id) if kind == "ingest" else session.get(Estimate, id)
+    )
+    if job is None:
+        raise NotFound(f"There is no {'upload' if kind == 'ingest' else 'estimate'} with the id {id!r}.")
+    return job
+
+
+def progress(kind: Kind, job: Job) -> dict[str, Any]:
+    """What an event stream and the job list say of a job: state, stage, done of total, rate and time left."""
+    elapsed = (job.finished or time.time()) - job.started if job.started else None
+    rate = job.done / elapsed if elapsed and job.done else None
+    body: dict[str, Any] = {
+        "state": job.state,
+        "stage": job.stage,
+        "done": job.done,
+        "total": job.total,
+        "unit": UNITS[kind],
+        "elapsed_seconds": elapsed,
+        "per_second": rate,
+        "eta_seconds": (job.total - job.done) / rate if rate and job.state == "running" else None,
+        "attempts": job.attempts,
+        "cancel_requested": job.cancel_requested,
+        "error": job.error,
+    }
+    if isinstance(job, Upload):
+        body |= {"rows": job.rows, "bytes": job.done}
+        body["rows_per_second"] = job.rows / elapsed if elapsed and job.rows else None
+    return body
+
+
+def snapshot(engine: Engine, kind: Kind, id: str) -> dict[str, Any]:
+    """`progress` of the job as it is now. Raises NotFound."""
+    with read(engine) as session:
+        return progress(kind, find(session, kind, id))
+
+
+def wait_for(engine: Engine, kind: Kind, id: str, seconds: float) -> str:
+    """The job's state when it has ended or `seconds` (at most 60) have passed."""
+    deadline = time.monotonic() + min(max(seconds, 0.0), 60.0)
+    while True:
+        with read(engine) as session:
+            state = find(session, kind, id).state
+        if state in FINAL or time.monotonic() >= deadline:
+            return state
+        time.sleep(POLL_SECONDS)
+
+
+async def follow(
+    engine: Engine, kind: Kind, id: str, seconds: float = 0.25
+) -> AsyncIterator[dict[str, Any]]:
+    """`progress` of the job each time it changed, the first at once, the last when it has ended."""
+    seen: Sequence[Any] | None = None
+    while True:
+        body = await asyncio.to_thread(snapshot, engine, kind, id)
+        now = [body[key] for key in ("state", "stage", "done", "total", "attempts", "cancel_requested")]
+        if now != seen:
+            seen = now
+            yield body
+        if body["state"] in FINAL:
+            return
+        await asyncio.sleep(seconds)

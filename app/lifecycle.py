@@ -1,0 +1,108 @@
+"""How a job ends otherwise than by success, and how its work goes from a worker that is gone to another."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Engine, select, update
+
+from app.jobs import BULK, FINAL, KINDS, Jobs, Kind, find, model_of
+from storage import batches, estimates, uploads, workers
+from storage import jobs as job_rows
+from storage.database import WriteSession, write
+
+
+def request_cancel(engine: Engine, jobs: Jobs, kind: Kind, id: str) -> str:
+    """Ask a job to stop; its state after the request. A finished job stays as it is. Raises NotFound."""
+    with write(engine) as session:
+        job = find(session, kind, id)
+        if job.state in FINAL:
+            return job.state
+        job.cancel_requested = True
+        if job.state == "queued":  # nobody works on it, so nobody else would say that it ended
+            settle_cancelled(session, kind, id)
+        state, revision = job.state, job.revision
+    jobs.cancel(kind, id, revision)
+    return state
+
+
+def settle_cancelled(session: WriteSession, kind: Kind, id: str, executor: str | None = None) -> None:
+    """Mark the job cancelled and drop what it stored; only where `executor` still holds it, if one is named."""
+    job = session.get(model_of(kind), id, with_for_update=True)
+    if job is None or job.state in FINAL or (executor is not None and job.executor != executor):
+        return
+    drop_partial(session, kind, id)
+    job_rows.finish(session, model_of(kind), id, "cancelled")
+
+
+def give_up(session: WriteSession, kind: Kind, id: str, error: str, problems: Sequence[dict[str, Any]]) -> None:
+    """Mark the job failed with a sentence and drop what it stored."""
+    drop_partial(session, kind, id)
+    if kind == "ingest" and problems:
+        uploads.add_problems(session, id, list(problems))
+    job_rows.finish(session, model_of(kind), id, "failed", error)
+
+
+def start_again(session: WriteSession, jobs: Jobs, kind: Kind, id: str) -> None:
+    """Drop what the job stored and queue it from its beginning, as its next revision."""
+    job = find(session, kind, id)
+    drop_partial(session, kind, id)
+    if kind == "ingest":
+        uploads.clear_problems(session, id)
+    requeue(session, jobs, kind, job.id)
+
+
+def requeue(session: WriteSession, jobs: Jobs, kind: Kind, id: str, priority: int = BULK) -> None:
+    """Queue a job again as its next revision, with clean counters."""
+    job = find(session, kind, id)
+    job.state, job.stage, job.error = "queued", "queued", None
+    job.done, job.attempts, job.cancel_requested = 0, 0, False
+    job.executor, job.started, job.finished = None, None, None
+    job.revision += 1
+    jobs.enqueue(session, kind, id, job.revision, priority)
+
+
+def drop_partial(session: WriteSession, kind: Kind, id: str) -> None:
+    """Delete what an unfinished job stored."""
+    if kind == "ingest":
+        batches.discard_partial(session, id)
+    else:
+        estimates.clear(session, id)
+
+
+def bury(engine: Engine, jobs: Jobs, executor: str) -> list[str]:
+    """Take over from a worker that is gone: its jobs go back to the queue, those to be cancelled end here."""
+    handed = jobs.hand_back(executor)
+    _let_go(engine, executor)
+    with write(engine) as session:
+        workers.mark_reaped(session, executor)  # last, so that a burial that is cut short is repeated
+    return handed
+
+
+def release(engine: Engine, jobs: Jobs, executor: str) -> list[str]:
+    """Leave in good order: what this worker still holds goes back to the queue, and the try is not counted."""
+    with write(engine) as session:
+        for kind in KINDS:
+            model = model_of(kind)
+            session.execute(
+                update(model)
+                .where(model.executor == executor, model.state == "running", model.attempts > 0)
+                .values(attempts=model.attempts - 1)
+            )
+    handed = jobs.hand_back(executor)
+    _let_go(engine, executor)
+    with write(engine) as session:
+        workers.stop(session, executor)
+    return handed
+
+
+def _let_go(engine: Engine, executor: str) -> None:
+    """Rows that name `executor` as theirs: cancelled where that was asked for, else waiting again."""
+    with write(engine) as session:
+        for kind in KINDS:
+            model = model_of(kind)
+            held = select(model).where(model.executor == executor, model.state == "running").with_for_update()
+            for job in session.scalars(held).all():
+                if job.cancel_requested:
+                    settle_cancelled(session, kind, job.id, executor)
+                else:
+                    job.state, job.stage, job.executor = "queued", "queued", None

@@ -1,0 +1,138 @@
+"""`serve`: web server and one worker for one machine. `web`: the web server alone, for a team."""
+
+import fcntl
+import ipaddress
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+import uvicorn
+
+from app import example
+from app.errors import AppError, Conflict
+from app.jobs import Jobs, connect, prepare
+from app.logs import get_logger
+from app.main import create_app
+from app.settings import Settings
+from app.supervisor import Supervisor
+from app.uploads import sweep
+from app.worker import reap
+from storage.database import make_engine
+from sqlalchemy import Engine
+
+log = get_logger("vantage.web")
+
+SHUTDOWN_SECONDS = 5
+
+
+def serve(settings: Settings, load_example: bool = False) -> None:
+    """Serve until a signal. Raises AppError where the address or the data folder may not be used."""
+    check_address(settings)
+    with data_folder_lock(settings):
+        prepare(settings)
+        engine, jobs = make_engine(settings.url), connect(settings)
+        supervisor = Supervisor(settings, engine, jobs)
+        try:
+            sweep(engine, settings)
+            reap(engine, jobs, settings)
+            if load_example:
+                example.load(engine, jobs, settings)
+            supervisor.start()
+            run_server(settings)
+        finally:
+            supervisor.close()
+            jobs.close()
+            engine.dispose()
+
+
+def demo(settings: Settings) -> None:
+    """`serve` with the example runs loaded."""
+    serve(settings, load_example=True)
+
+
+def web(settings: Settings) -> None:
+    """Serve without a worker until a signal."""
+    check_address(settings)
+    prepare(settings)
+    run_server(settings)
+
+
+def check_address(settings: Settings) -> None:
+    """Refuse to be reachable from other machines without a word: there are no accounts yet."""
+    if settings.insecure or is_loopback(settings.host):
+        return
+    raise AppError(
+        f"Refusing to bind {settings.host}: Vantage has no accounts yet, so everyone who reaches that address "
+        "could read and delete everything. Bind 127.0.0.1 and reach it through an SSH tunnel, or say --insecure "
+        "(VANTAGE_INSECURE=true) if only people you trust can reach it."
+    )
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextmanager
+def data_folder_lock(settings: Settings) -> Iterator[None]:
+    """Hold the data folder for this process; the kernel lets go of it when the process ends, however it ends."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    with open(settings.data_dir / "serve.lock", "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Conflict(
+                "Another `vantage serve` uses this data folder. Open that one, stop it first, or give this one "
+                "a folder of its own with --data-dir."
+            ) from error
+        yield
+
+
+def run_server(settings: Settings) -> None:
+    """Bind, say the URL, serve until SIGTERM or SIGINT."""
+    listener = bind(settings)
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    # uvicorn raises the signal again once it has shut down: as SystemExit it lets the callers clean up.
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
+    config = uvicorn.Config(
+        create_app(settings),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    typer.echo(f"Vantage is at http://{shown}:{port}")
+    sys.stdout.flush()
+    with listener:
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def bind(settings: Settings) -> socket.socket:
+    """A listening socket. Raises Conflict where the port is taken."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise Conflict(
+            f"Cannot bind {settings.host}:{settings.port} ({os.strerror(error.errno or 0)}). "
+            "Choose another with --port, or --port 0 for a free one."
+        ) from error
+    return listener
+
+
+def leave(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0 if number == signal.SIGTERM else 130)

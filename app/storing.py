@@ -1,0 +1,208 @@
+"""The body of an ingest: read the spooled files, store whole groups chunk by chunk, then make the batches ready."""
+
+import time
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from app import findings
+from app.defaults import default_requests
+from app.errors import AppError
+from app.estimation import ask, forget_step, parse
+from app.findings import statistics
+from app.ingest import read_all
+from app.ingest.options import Options
+from app.ingest.record import File, Header, Item, Rollout
+from app.intake import Chunk, Intake, Plan, Shelf
+from app.jobs import BULK
+from app.tasks import Restart, Task
+from storage import batches, runs, uploads
+from storage import jobs as job_rows
+from storage.batches import SPLIT_LENGTH
+from storage.database import WriteSession, read
+from storage.models import Upload
+from storage.runs import NAME_LENGTH
+
+CHECK_SECONDS = 0.5
+
+
+class Unreadable(AppError):
+    status = 422
+    title = "No row could be read"
+
+
+def run_ingest(task: Task, upload_id: str) -> None:
+    """Read, store, sum up, publish. Raises AppError where nothing could be read."""
+    with read(task.engine) as session:
+        upload = uploads.get(session, upload_id)
+        if upload is None:
+            return
+        session.expunge_all()
+    files = spooled(task, upload)
+    with_position = read_all(files, Options.from_request(upload.request), task.settings)
+    try:
+        first, items = until_first_rollout(with_position)
+        plan = task.commit(lambda session: begin(session, task, upload, first))
+        if plan["duplicate_of"] is not None:
+            return
+        intake = Intake(upload.id, upload.request, Plan(plan["buffer_bytes"], plan["chunk_bytes"]))
+        scale = upload.bytes / with_position.total if with_position.total else 1.0
+        last = Chunk()
+        for chunk in ticking(task, intake, chain(first, items)):
+            store_chunk(task, upload.id, chunk, int(with_position.position * scale))
+            last = chunk
+    finally:
+        with_position.close()
+    if not intake.shelves:
+        raise Unreadable(nothing_read(last.problems))
+    task.stage("summing up")
+    publish(task, upload, intake)
+
+
+def spooled(task: Task, upload: Upload) -> list[File]:
+    """The files of the upload where they lie. Raises AppError where one is not there."""
+    files = [File(task.settings.spool_dir / file["spool"], file["filename"]) for file in upload.files]
+    if not all(file.path.is_file() for file in files):
+        raise AppError(
+            "The uploaded file is not in this worker's data folder. Web and ingest workers need the same "
+            "VANTAGE_DATA_DIR; upload the file again."
+        )
+    return files
+
+
+def until_first_rollout(items: Iterator[Item]) -> tuple[list[Item], Iterator[Item]]:
+    """What comes before the first rollout, it included: enough to know the run. And the rest."""
+    first: list[Item] = []
+    for item in items:
+        first.append(item)
+        if isinstance(item, Rollout):
+            break
+    return first, items
+
+
+def begin(session: WriteSession, task: Task, upload: Upload, first: list[Item]) -> dict[str, Any]:
+    """The first step: fix the plan, and see whether the same bytes are in the same run already."""
+    plan = {
+        "buffer_bytes": task.settings.buffer_bytes,
+        "chunk_bytes": task.settings.chunk_bytes,
+        "duplicate_of": None,
+    }
+    header = next((item for item in first if isinstance(item, Header)), None)
+    if header is None or not first or not isinstance(first[-1], Rollout):
+        return plan
+    run = Intake(upload.id, upload.request, Plan(1, 1)).run_of(header)
+    same = uploads.duplicate(session, upload.sha256, run)
+    if same is None or reading_options(same.request) != reading_options(upload.request):
+        return plan
+    uploads.revise(
+        session, upload.id, duplicate_of=same.id, format=same.format, rows=same.rows, accepted=same.accepted,
+        rejected=same.rejected,
+    )  # fmt: skip
+    job_rows.finish(session, Upload, upload.id, "succeeded", done=upload.bytes)
+    return plan | {"duplicate_of": same.id}
+
+
+def reading_options(request: dict[str, Any]) -> dict[str, Any]:
+    """What decides how the bytes become rollouts: everything but the run's name."""
+    return {name: value for name, value in request.items() if name not in ("run", "default_run")}
+
+
+def ticking(task: Task, intake: Intake, items: Iterator[Item]) -> Iterator[Chunk]:
+    """The chunks of the items, with a look at cancellation now and then."""
+    looked = time.monotonic()
+    for item in items:
+        check_names(intake, item)
+        for chunk in intake.take(item):
+            task.check()
+            yield chunk
+        if time.monotonic() - looked > CHECK_SECONDS:
+            task.check()
+            looked = time.monotonic()
+    task.check()
+    yield from intake.end()
+
+
+def check_names(intake: Intake, item: Item) -> None:
+    """Raises AppError for a run or split that cannot be a name."""
+    if isinstance(item, Header):
+        run = intake.run_of(item)
+        if not 0 < len(run.strip()) <= NAME_LENGTH or not run.isprintable():
+            raise AppError(
+                f"The run's name must have 1 to {NAME_LENGTH} printable characters. Give another with run=NAME."
+            )
+    elif isinstance(item, Rollout) and item.split is not None:
+        if not (0 < len(item.split) <= SPLIT_LENGTH and item.split.isprintable()):
+            raise AppError(
+                f"row {item.row}: split must have 1 to {SPLIT_LENGTH} printable characters. Give one with split=NAME."
+            )
+
+
+def store_chunk(task: Task, upload_id: str, chunk: Chunk, position: int) -> None:
+    """One step. Raises Restart where an earlier run stored something else as this step."""
+
+    def store(session: WriteSession) -> str:
+        for shelf in chunk.begun:
+            run = runs.get_or_create(session, shelf.run)
+            batches.begin(
+                session, run_id=run.id, upload_id=upload_id, format=shelf.format, step=shelf.step,
+                split=shelf.split, id=shelf.id, header=shelf.header,
+            )  # fmt: skip
+        for part in chunk.parts:
+            batches.add_part(
+                session, part.batch_id, part.group_no, part.part, part.prompt, part.rollouts, part.arrays
+            )
+        uploads.add_problems(session, upload_id, chunk.problems)
+        uploads.revise(
+            session, upload_id, format=chunk.format, accepted=chunk.accepted, rejected=chunk.rejected,
+            rows=chunk.accepted + chunk.rejected, attempts=1,
+        )  # fmt: skip
+        job_rows.progress(session, Upload, upload_id, done=position, stage="reading")
+        return chunk.digest()
+
+    if task.commit(store) != chunk.digest():
+        raise Restart
+
+
+def nothing_read(problems: list[dict[str, Any]]) -> str:
+    """The sentence for a file without a readable row: the first thing that is wrong with the file, or a row."""
+    errors = [problem for problem in problems if problem["severity"] == "error"]
+    of_file = [problem for problem in errors if problem["row"] is None]
+    told = (of_file or errors)[:1]
+    return str(told[0]["message"]) if told else "The upload has no row: it is empty."
+
+
+def publish(task: Task, upload: Upload, intake: Intake) -> None:
+    """Make every batch of the upload visible in one step, with what their pages show and their first estimates."""
+    shelves = list(intake.shelves.values())
+    summed = []
+    for shelf in shelves:
+        task.check()
+        summed.append(sum_up(task, shelf))
+
+    def end(session: WriteSession) -> None:
+        for shelf, summary in zip(shelves, summed, strict=True):
+            batches.finish(session, shelf.id, fields=shelf.provenance(), **summary)
+        for shelf in shelves:
+            announce(session, task, shelf)
+        job_rows.finish(session, Upload, upload.id, "succeeded", done=upload.bytes)
+
+    task.commit(end)
+
+
+def sum_up(task: Task, shelf: Shelf) -> dict[str, Any]:
+    """Statistics and findings of a batch that is all stored and not visible yet."""
+    fields = shelf.provenance()
+    with read(task.engine) as session:
+        return {
+            "statistics": statistics.for_batch(session, shelf.id, fields),
+            "findings": findings.run(session, shelf.id, fields, shelf.header),
+        }
+
+
+def announce(session: WriteSession, task: Task, shelf: Shelf) -> None:
+    """Ask for the default estimates, and for those that see the new batch as history."""
+    batch = batches.get(session, shelf.id)
+    assert batch is not None
+    for body in default_requests(shelf):
+        ask(session, task.jobs, batch, parse(body), BULK, default=True)
+    forget_step(session, task.jobs, batch.run_id, batch.split, batch.step)

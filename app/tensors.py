@@ -1,0 +1,147 @@
+"""From storage to tensors: the columns and token fields that a request needs, packed in storage order."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sqlalchemy import or_, select
+
+from app.errors import Unprocessable
+from estimators import TOKEN_FIELDS, Batch, Request
+from estimators.registry import ESTIMATORS
+from storage import arrays, rollouts
+from storage.database import AnySession
+from storage.models import Prompt, Rollout
+from storage.rollouts import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """`batch` on the CPU, and the columns of the same rollouts, `[B]` in storage order.
+
+    `unknown` `[B]`: no token field is recorded for the rollout; it stands in the batch as one unmasked token.
+    """
+
+    batch: Batch
+    columns: Columns
+    unknown: NDArray[np.bool_]
+
+
+def token_fields(request: Request) -> tuple[str, ...]:
+    """The per-token fields that the request reads where they are recorded."""
+    wanted = {"token_level_rewards", "token_level_scores", *ESTIMATORS[request.estimator].needs}
+    if getattr(request.params, "kl_coef", 0):
+        wanted |= {"old_log_probs", "ref_log_probs", "kl"}
+    return tuple(name for name in TOKEN_FIELDS if name in wanted)
+
+
+def load(session: AnySession, batch_id: str, fields: Sequence[str], grouping: str = "group_id") -> Loaded:
+    """The batch with these token fields (`TOKEN_FIELDS` of estimators), grouped as asked."""
+    columns = rollouts.columns(session, batch_id)
+    unknown = ~columns.known["length"]
+    lengths = np.where(unknown, 1, columns.length)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    mask = spread(arrays.flat(session, batch_id, "response_mask"), lengths, fill=1)
+    batch = Batch(
+        offsets=torch.from_numpy(offsets),
+        response_mask=torch.from_numpy(np.ones(offsets[-1], np.bool_) if mask is None else mask != 0),
+        group=torch.from_numpy(group_numbers(session, batch_id, columns, grouping)),
+        scores=torch.from_numpy(scores(columns)),
+        data_source=dense(columns.data_source, [name is not None for name in columns.data_source]),
+        rank=dense(columns.rank, columns.known["rank"]),
+        components={name: torch.from_numpy(values) for name, values in columns.components.items()},
+        lengths_known=not bool(unknown.all()),
+        **{name: tensor(session, batch_id, name, lengths) for name in fields},
+    )
+    return Loaded(batch, columns, unknown)
+
+
+def scores(columns: Columns) -> NDArray[np.float64]:
+    """Rewards with the non-finite ones put back, NaN where not scored."""
+    values = columns.reward.copy()
+    for label, number in (("Infinity", np.inf), ("-Infinity", -np.inf)):
+        values[columns.reward_nonfinite == label] = number
+    return values
+
+
+def tensor(session: AnySession, batch_id: str, field: str, lengths: NDArray[np.int64]) -> torch.Tensor | None:
+    """A float field `[N]`, NaN for rollouts that lack it; None where no rollout has it."""
+    values = spread(arrays.flat(session, batch_id, field), lengths, fill=np.nan)
+    if values is None:
+        return None
+    return torch.from_numpy(values if values.dtype.kind == "f" else values.astype(np.float64))
+
+
+def spread(
+    found: tuple[NDArray[Any], NDArray[np.int32]] | None, lengths: NDArray[np.int64], fill: float
+) -> NDArray[Any] | None:
+    """A field's values laid out for `lengths` `[B]`; `fill` stands where a rollout has no such field."""
+    if found is None:
+        return None
+    values, own = found
+    if np.array_equal(own, lengths):
+        return values
+    wrong = (own >= 0) & (own != lengths)
+    if wrong.any():
+        raise Unprocessable(
+            f"A token field of the rollout at place {int(np.argmax(wrong))} is not as long as its response. "
+            "Run `vantage check`."
+        )
+    kind = np.result_type(values.dtype, np.float32) if np.isnan(fill) else values.dtype
+    out = np.full(int(lengths.sum()), fill, kind)
+    out[np.repeat(own >= 0, lengths)] = values
+    return out
+
+
+def dense(values: NDArray[Any], known: Sequence[bool] | NDArray[np.bool_]) -> torch.Tensor | None:
+    """Dense numbers `[B]` of what is known; the rollouts without it share one number. None: nobody has it."""
+    if not np.any(known):
+        return None
+    texts = np.array([f"={value}" if there else "" for value, there in zip(values, known, strict=True)])
+    return torch.from_numpy(np.unique(texts, return_inverse=True)[1].astype(np.int64))
+
+
+def group_numbers(
+    session: AnySession, batch_id: str, columns: Columns, grouping: str
+) -> NDArray[np.int64]:
+    """Dense group numbers `[B]`: as recorded (`group_id`), by equal prompt, or every N in the file's order."""
+    if grouping == "group_id":
+        keys: NDArray[Any] = columns.group_no
+    elif grouping == "prompt":
+        keys = prompt_keys(session, batch_id, columns)
+    else:
+        keys = columns.index // int(grouping.removeprefix("stride:"))
+    return np.unique(keys, return_inverse=True)[1].astype(np.int64)
+
+
+def prompt_keys(session: AnySession, batch_id: str, columns: Columns) -> NDArray[np.str_]:
+    """A text per rollout `[B]` that is equal for equal prompts. Raises Unprocessable where one has no prompt."""
+    shared = select(Prompt.group_no, Prompt.prompt, Prompt.messages).where(Prompt.batch_id == batch_id)
+    of_group = {row.group_no: (row.prompt, row.messages) for row in session.execute(shared)}
+    differs = select(Rollout.index, Rollout.prompt, Rollout.prompt_messages).where(
+        Rollout.batch_id == batch_id,
+        or_(Rollout.prompt.is_not(None), Rollout.prompt_messages.is_not(None)),
+    )
+    own = {row.index: (row.prompt, row.prompt_messages) for row in session.execute(differs)}
+    digests = {number: digest(prompt) for number, prompt in of_group.items()}
+    found = []
+    for index, group_no in zip(columns.index.tolist(), columns.group_no.tolist(), strict=True):
+        text, messages = own.get(index, (None, None))
+        group_text, group_messages = of_group[group_no]
+        whole = (text or group_text, messages or group_messages)
+        if whole == (None, None):
+            raise Unprocessable(
+                f"Grouping by prompt needs the prompt of every rollout; rollout {index} has none. "
+                "Use group_id, or stride:N."
+            )
+        found.append(digest(whole) if index in own else digests[group_no])
+    return np.array(found, np.str_)
+
+
+def digest(prompt: tuple[str | None, list[Any] | None]) -> str:
+    return hashlib.sha256(json.dumps(prompt, sort_keys=True).encode()).hexdigest()[:24]

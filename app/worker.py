@@ -1,0 +1,175 @@
+"""The worker process: takes jobs from the queues, says that it lives, and takes over what dead workers held."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+from sqlalchemy import Engine
+
+from app.devices import pick_device
+from app.jobs import APPLICATION, APPLICATION_VERSION, KINDS, Jobs, Kind, connect
+from app.lifecycle import bury, release
+from app.logs import get_logger
+from app.settings import Settings
+from app.uploads import sweep
+from app.workflows import Context, register
+from storage import workers
+from storage.database import make_engine, read, write
+
+log = get_logger("vantage.worker")
+
+#: An enqueued job waits this long at most for a worker that has nothing to do.
+POLL_SECONDS = 0.2
+#: Time that a running job gets to reach its next step when the worker is asked to stop.
+DRAIN_SECONDS = 5
+HOUSEKEEPING_SECONDS = 3600.0
+
+
+def executor_name() -> str:
+    """Unique per start: two processes of one name would each think the other's jobs theirs."""
+    return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+
+
+@contextmanager
+def working(
+    settings: Settings,
+    queues: Sequence[Kind] = KINDS,
+    executor: str | None = None,
+    parent: int | None = None,
+) -> Iterator[threading.Event]:
+    """Take jobs until the block ends. The event is set when the worker should stop, for instance because its
+    `parent` process is gone."""
+    executor = executor or executor_name()
+    device = pick_device(settings.device)
+    engine, jobs, stop = make_engine(settings.url), connect(settings), threading.Event()
+    launch(Context(engine, jobs, settings, device, executor), queues)
+    with write(engine) as session:
+        workers.register(
+            session,
+            executor_id=executor,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            device=device,
+            queues=list(queues),
+        )
+    beat = threading.Thread(
+        target=keep_beating, args=(engine, jobs, settings, executor, parent, stop), daemon=True, name="heartbeat"
+    )
+    beat.start()
+    log.info("worker ready", executor=executor, device=device, queues=list(queues))
+    try:
+        yield stop
+    finally:
+        stop.set()
+        beat.join(timeout=settings.heartbeat_seconds)
+        DBOS.destroy(workflow_completion_timeout_sec=DRAIN_SECONDS)
+        release(engine, jobs, executor)
+        log.info("worker stopped", executor=executor)
+
+
+def launch(context: Context, queues: Sequence[Kind]) -> None:
+    """Start the job engine in this process, taking jobs of `queues`."""
+    config: DBOSConfig = {
+        "name": APPLICATION,
+        "system_database_url": context.settings.url,
+        "executor_id": context.executor,
+        "application_version": APPLICATION_VERSION,
+        "log_level": "WARNING",
+        "serializer": DBOSPortableJSONSerializer(),
+        "sys_db_pool_size": 5,
+        "run_migrations": False,
+    }
+    DBOS(config=config)
+    register(context)
+    DBOS.listen_queues(list(queues))
+    DBOS.launch()
+    for queue in queues:
+        DBOS.register_queue(
+            queue,
+            worker_concurrency=context.settings.worker_concurrency,
+            polling_interval_sec=POLL_SECONDS,
+            on_conflict="always_update",
+        )
+
+
+def keep_beating(
+    engine: Engine, jobs: Jobs, settings: Settings, executor: str, parent: int | None, stop: threading.Event
+) -> None:
+    """The heartbeat thread: say that this worker lives, bury those that do not, clean up once an hour."""
+    housekeeping = 0.0
+    while not stop.is_set():
+        if parent is not None and os.getppid() != parent:
+            stop.set()
+            return
+        try:
+            with write(engine) as session:
+                if not workers.beat(session, executor):
+                    log.warning("its jobs were given to others while it was silent", executor=executor)
+                    stop.set()
+                    return
+            reap(engine, jobs, settings, executor)
+            if time.monotonic() >= housekeeping:
+                housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
+                clean_up(engine, jobs, settings)
+        except Exception as error:  # the database may be away for a while; the worker must outlive that
+            log.warning("heartbeat failed", error=type(error).__name__)
+        stop.wait(settings.heartbeat_seconds)
+
+
+def reap(engine: Engine, jobs: Jobs, settings: Settings, executor: str | None = None) -> list[str]:
+    """Queue again what silent workers held, and what was held by processes of this host that are gone."""
+    with read(engine) as session:
+        silent = [worker.executor_id for worker in workers.dead(session, time.time() - settings.dead_after_seconds)]
+        gone = [
+            worker.executor_id
+            for worker in workers.unreaped(session)
+            if worker.host == socket.gethostname() and not alive(worker.pid)
+        ]
+    dead = [name for name in dict.fromkeys(silent + gone) if name != executor]
+    for name in dead:
+        handed = bury(engine, jobs, name)
+        log.warning("worker found dead", executor=name, jobs=handed)
+    return dead
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this number runs on this host."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def clean_up(engine: Engine, jobs: Jobs, settings: Settings) -> None:
+    """Delete what is only kept for a while: read files, orphaned files, the engine's records of old jobs."""
+    files = sweep(engine, settings)
+    records = jobs.forget(time.time() - settings.job_days * 86400)
+    log.info("cleaned up", files=files, records=records)
+
+
+def run(settings: Settings, queues: Sequence[Kind], executor: str | None, parent: int | None) -> None:
+    """The life of `vantage worker`. Leaves through os._exit: a job's thread cannot be interrupted."""
+    code = 0
+    try:
+        with working(settings, queues, executor, parent) as stop:
+
+            def on_signal(_number: int, _frame: FrameType | None) -> None:
+                stop.set()
+
+            signal.signal(signal.SIGTERM, on_signal)
+            signal.signal(signal.SIGINT, on_signal)
+            while not stop.wait(0.5):
+                pass
+    except Exception as error:
+        log.error("worker failed", error=type(error).__name__, detail=str(error))
+        code = 1
+    os._exit(code)

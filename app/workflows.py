@@ -1,0 +1,155 @@
+"""The two durable workflows, and how a job begins, goes on, ends, fails or is cancelled.
+
+A workflow's body runs again from its start when its worker died; each `commit` that was made before is then
+answered from its record instead of being made twice. So the order of commits depends on nothing but the
+file (or batch) and on what earlier commits returned.
+"""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dbos import DBOS, DBOSPortableJSONSerializer, SQLAlchemyDatasource
+from dbos import error as engine_errors
+from sqlalchemy import Engine, select
+
+from app.errors import AppError
+from app.estimation import run_estimate
+from app.jobs import Jobs, Kind, model_of
+from app.lifecycle import give_up, settle_cancelled, start_again
+from app.logs import get_logger
+from app.settings import Settings
+from app.storing import run_ingest
+from app.tasks import Cancelled, Commit, Restart, Superseded, Task, Work
+from estimators import Refused
+from storage import jobs as job_rows
+from storage.database import WriteSession, read, write
+
+log = get_logger("vantage.worker")
+
+BODIES: dict[Kind, Callable[[Task, str], None]] = {"ingest": run_ingest, "estimate": run_estimate}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What this worker process is and has."""
+
+    engine: Engine
+    jobs: Jobs
+    settings: Settings
+    device: str
+    executor: str
+
+
+def register(context: Context) -> None:
+    """Tell the job engine the workflows; once per process, before it is launched."""
+    datasource = SQLAlchemyDatasource.create(
+        context.settings.url,
+        engine=context.engine,
+        serializer=DBOSPortableJSONSerializer(),
+        run_migrations=False,
+    )
+    # The engine's default on PostgreSQL, SERIALIZABLE, would retry for rows that have nothing in common.
+    sqlite = context.engine.dialect.name == "sqlite"
+
+    @datasource.transaction(name="commit", isolation_level="SERIALIZABLE" if sqlite else "READ COMMITTED")
+    def commit(work: Work) -> Any:
+        return work(WriteSession(datasource.sql_session()))
+
+    for kind in BODIES:
+        _register_kind(context, kind, commit)
+
+
+def _register_kind(context: Context, kind: Kind, commit: Commit) -> None:
+    # Attempts are counted on the job's row: the engine's own count is reset whenever a job is handed back.
+    @DBOS.workflow(name=kind, max_recovery_attempts=1_000_000)
+    def workflow(id: str, revision: int) -> str:
+        return perform(context, kind, id, revision, commit)
+
+
+def perform(context: Context, kind: Kind, id: str, revision: int, commit: Commit) -> str:
+    """Run one job to an end: how it ended. A run that lost its job to another worker is stopped by the engine."""
+    engine, model = context.engine, model_of(kind)
+    with write(engine) as session:
+        current = is_current(session, kind, id, revision)
+        attempt = current and job_rows.begin_attempt(session, model, id, context.executor)
+    if not attempt:
+        return "nothing to do"
+    log.info("job begun", kind=kind, id=id, attempt=attempt)
+    task = make_task(context, kind, id, revision, commit)
+    try:
+        outcome = _attempt(task, kind, id, attempt)
+    except Superseded:
+        outcome = "superseded"
+    except (Cancelled, engine_errors.DBOSWorkflowCancelledError):
+        with write(engine) as session:
+            settle_cancelled(session, kind, id, context.executor)
+        outcome = "cancelled"
+    log.info("job ended", kind=kind, id=id, outcome=outcome)
+    return outcome
+
+
+def make_task(context: Context, kind: Kind, id: str, revision: int, commit: Commit) -> Task:
+    """What the body gets. Its commits fail once the job is gone or has been queued anew."""
+    engine, model = context.engine, model_of(kind)
+
+    def commit_current(work: Work) -> Any:
+        def guarded(session: WriteSession) -> Any:
+            if not is_current(session, kind, id, revision):
+                raise Superseded
+            return work(session)
+
+        return commit(guarded)
+
+    def check() -> None:
+        with read(engine) as session:
+            if job_rows.is_cancelled(session, model, id):
+                raise Cancelled
+
+    def stage(name: str) -> None:
+        with write(engine) as session:
+            job_rows.progress(session, model, id, stage=name)
+
+    return Task(engine, context.jobs, context.settings, context.device, commit_current, check, stage)
+
+
+def is_current(session: WriteSession, kind: Kind, id: str, revision: int) -> bool:
+    """Whether the job is there in this revision; its row is held until the transaction ends."""
+    model = model_of(kind)
+    return session.scalar(select(model.revision).where(model.id == id).with_for_update()) == revision
+
+
+def _attempt(task: Task, kind: Kind, id: str, attempt: int) -> str:
+    limit = task.settings.max_attempts
+    try:
+        if attempt > limit:
+            raise AppError(
+                f"Given up: the worker died {limit} times in the same place, most often for lack of memory. "
+                "Give it more memory, or send the data in smaller files."
+            )
+        task.check()
+        BODIES[kind](task, id)
+        return "succeeded"
+    except (Cancelled, Superseded):
+        raise
+    except Restart:
+        task.commit(lambda session: start_again(session, task.jobs, kind, id))
+        return "begun anew"
+    except Exception as error:
+        sentence, problems = explain(error, kind, id)
+        task.commit(lambda session: give_up(session, kind, id, sentence, problems))
+        return "failed"
+
+
+def explain(error: Exception, kind: Kind, id: str) -> tuple[str, list[dict[str, Any]]]:
+    """The sentence for the person and the problems to list; what nobody foresaw goes to the log, without data."""
+    if isinstance(error, AppError):
+        return error.detail, error.problems
+    if isinstance(error, Refused):
+        return str(error), []
+    name = type(error).__name__
+    # The message may quote a row of the file, so the log gets the places only.
+    frames = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]
+    log.error("job failed", kind=kind, id=id, error=name, where=frames)
+    return f"Stopped by an unforeseen error ({name}). The worker's log says where, under the id {id}.", []
