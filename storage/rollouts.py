@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, Text, and_, func, or_, select, type_coerce
 
 from storage.database import AnySession
 from storage.models import Batch, EstimateRollout, Prompt, Rollout
 from storage.pages import Expression, Page, paginate, sort_from
+from storage.types import json_value, verbatim
 
 NUMBERS = ("reward", "advantage", "reward_baseline", "bootstrap_value")  # float64, NaN where null
 INTEGERS = ("index", "group_no", "part", "slot", "row")
@@ -24,6 +25,13 @@ OBJECTS = (
     "terminated",
     "rollout_id",
 )
+DECODED = {
+    "data_source": verbatim,
+    "finish_reason": verbatim,
+    "rollout_id": verbatim,
+    "reward_components": json_value,
+}
+LONGEST_SEARCH = 1000  # characters
 READ = (*INTEGERS, *OPTIONAL, *NUMBERS, *OBJECTS, "reward_components")
 
 
@@ -109,10 +117,16 @@ def of_group(session: AnySession, batch_id: str, group_no: int) -> list[Rollout]
 
 def columns(session: AnySession, batch_id: str) -> Columns:
     """The light columns of the whole batch, ready or not."""
-    statement = select(*(getattr(Rollout, name) for name in READ)).where(Rollout.batch_id == batch_id)
-    rows = session.execute(statement.order_by(Rollout.group_no, Rollout.part, Rollout.slot)).all()
+    table = Rollout.__table__.c
+    # Plain columns of plain types: the ORM, and decoding text and JSON value by value, cost as much again.
+    raw_columns = [type_coerce(table[name], Text) if name in DECODED else table[name] for name in READ]
+    statement = select(*raw_columns).where(table.batch_id == batch_id)
+    rows = session.execute(statement.order_by(table.group_no, table.part, table.slot)).all()
     raw: dict[str, Sequence[Any]] = dict(zip(READ, zip(*rows, strict=True), strict=True)) if rows else {}
     by_name = {name: raw.get(name, ()) for name in READ}
+    for name, decode in DECODED.items():
+        meaning = {text: decode(text) for text in set(by_name[name])}
+        by_name[name] = [meaning[text] for text in by_name[name]]
     made: dict[str, Any] = {
         "components": _components(by_name["reward_components"]),
         "known": {name: np.array([v is not None for v in by_name[name]], np.bool_) for name in OPTIONAL},
@@ -143,7 +157,13 @@ def page(
         "index": Rollout.index, "reward": Rollout.reward, "length": Rollout.length, "advantage": advantage,
         "group": Rollout.group_no,
     }  # fmt: skip
-    where = _where(batch_id, filter or Filter(), q)
+    where = _where(batch_id, filter or Filter())
+    if q:
+        if len(q) > LONGEST_SEARCH:
+            raise ValueError(
+                f"the text to search for has {len(q)} characters; at most {LONGEST_SEARCH} can be"
+            )
+        where.append(_find(session, batch_id, q))
     listed: list[Any] = [
         Rollout.index, Rollout.row, Rollout.group_no, Prompt.group_id, Rollout.data_source, Rollout.reward,
         Rollout.reward_nonfinite, Rollout.length, Rollout.valid, Rollout.finish_reason,
@@ -163,10 +183,10 @@ def _same_group() -> ColumnElement[bool]:
     return and_(Prompt.batch_id == Rollout.batch_id, Prompt.group_no == Rollout.group_no)
 
 
-def _where(batch_id: str, chosen: Filter, q: str | None) -> list[ColumnElement[bool]]:
+def _where(batch_id: str, chosen: Filter) -> list[ColumnElement[bool]]:
     where: list[ColumnElement[bool]] = [Rollout.batch_id == batch_id]
     if chosen.group_id is not None:
-        where.append(Prompt.group_id == chosen.group_id)
+        where.append(_in_groups(batch_id, Prompt.group_id == chosen.group_id))
     if chosen.group_no is not None:
         where.append(Rollout.group_no == chosen.group_no)
     if chosen.data_source is not None:
@@ -177,17 +197,28 @@ def _where(batch_id: str, chosen: Filter, q: str | None) -> list[ColumnElement[b
         where.append(Rollout.reward >= chosen.reward_min)
     if chosen.reward_max is not None:
         where.append(Rollout.reward <= chosen.reward_max)
-    if q:
-        texts = (Rollout.response, Rollout.prompt, Prompt.prompt, Rollout.messages, Prompt.messages)
-        where.append(or_(*(text.icontains(q, autoescape=True) for text in texts)))
     return where
+
+
+def _find(session: AnySession, batch_id: str, q: str) -> ColumnElement[bool]:
+    def has(text: Expression) -> ColumnElement[bool]:
+        # SQLite's LIKE ignores the case of ASCII letters by itself.
+        contains = text.contains if session.get_bind().dialect.name == "sqlite" else text.icontains
+        return contains(q, autoescape=True)
+
+    return or_(has(Rollout.response), has(Rollout.prompt), _in_groups(batch_id, has(Prompt.prompt)))
+
+
+def _in_groups(batch_id: str, condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    # A query of its own: a group's prompt is looked at once, not once for each of its rollouts.
+    return Rollout.group_no.in_(select(Prompt.group_no).where(Prompt.batch_id == batch_id, condition))
 
 
 def _total(session: AnySession, batch_id: str, where: list[ColumnElement[bool]]) -> int:
     if len(where) == 1:
         known = session.execute(select(Batch.rollouts).where(Batch.id == batch_id)).scalar_one_or_none()
         return known or 0
-    statement = select(func.count()).select_from(Rollout).join(Prompt, _same_group()).where(*where)
+    statement = select(func.count()).select_from(Rollout).where(*where)
     return session.execute(statement).scalar_one()
 
 

@@ -29,9 +29,7 @@ class Verbatim(TypeDecorator[str]):
         return _TO_ESCAPE.sub(lambda found: f"{ESCAPE}{ord(found[0]):04x}", value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        if value is None or ESCAPE not in value:
-            return value
-        return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), value)
+        return verbatim(value)
 
 
 class Json(TypeDecorator[Any]):
@@ -47,4 +45,16 @@ class Json(TypeDecorator[Any]):
         return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        return None if value is None else json.loads(value)
+        return json_value(value)
+
+
+def verbatim(stored: str | None) -> str | None:
+    """The text that a `Verbatim` column stores as `stored`."""
+    if stored is None or ESCAPE not in stored:
+        return stored
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), stored)
+
+
+def json_value(stored: str | None) -> Any:
+    """The value that a `Json` column stores as `stored`."""
+    return None if stored is None else json.loads(stored)

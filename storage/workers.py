@@ -38,7 +38,7 @@ def dead(session: AnySession, older_than: float) -> list[Worker]:
 
 
 def unreaped(session: AnySession) -> list[Worker]:
-    """Workers that neither stopped nor were reaped, the longest silent first: alive, or not yet found dead."""
+    """Workers that neither stopped nor were reaped, longest silent first: alive, or not found dead yet."""
     statement = select(Worker).where(Worker.stopped.is_(None), Worker.reaped.is_(None))
     return list(session.execute(statement.order_by(Worker.seen)).scalars())
 
