@@ -37,11 +37,13 @@ class Crumb:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Where a page is: its own address, its JSON beside it, and the part of the header that is lit."""
+    """Where a page is: its own address, its JSON beside it, the part of the header that is lit, and the
+    server's own origin as the reader sees it."""
 
     path: str
     json_url: str
     section: str
+    origin: str = ""
 
     def url(self, **changes: Any) -> str:
         """This page's address with some query parameters replaced; None takes one away."""
@@ -166,7 +168,7 @@ def locate(request: Request, section: str) -> Here:
     path = request.url.path
     query = f"?{request.url.query}" if request.url.query else ""
     beside = "/index.json" if path == "/" else f"{path.removesuffix('.json')}.json"
-    return Here(path + query, beside + query, section)
+    return Here(path + query, beside + query, section, f"{request.url.scheme}://{request.url.netloc}")
 
 
 def as_dict(page: Any) -> dict[str, Any]:

@@ -1,0 +1,107 @@
+"""`/jobs`: what is queued, running and done, and on which workers and devices."""
+
+import time
+from dataclasses import dataclass
+
+from app.deps import Reader, SettingsDep
+from app.pages.page import Page
+from app.templating import Crumb
+from storage import jobs, workers
+from storage.models import Worker
+
+LIMIT = 50
+STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+KINDS = {"ingest": "reading a file", "estimate": "estimating"}
+SHOWN_SECONDS = 7 * 86400.0  # how long a worker that is gone stays in the list
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """`href`: the upload's receipt, or the batch under the estimate."""
+
+    kind: str
+    doing: str
+    id: str
+    title: str
+    href: str
+    state: str
+    stage: str
+    done: int
+    total: int
+    attempts: int
+    error: str | None
+    executor: str | None
+    created: float
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLine:
+    """`state`: "alive", "silent" (not heard of for too long) or "stopped"."""
+
+    id: str
+    host: str
+    pid: int
+    device: str
+    queues: tuple[str, ...]
+    started: float
+    seen: float
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPage:
+    title: str
+    crumbs: tuple[Crumb, ...]
+    jobs: tuple[JobLine, ...]
+    total: int
+    next: str | None
+    state: str | None
+    states: tuple[tuple[str, int], ...]
+    workers: tuple[WorkerLine, ...]
+    waiting_without_worker: bool
+
+
+def build(
+    session: Reader, settings: SettingsDep, state: str | None = None, cursor: str | None = None
+) -> JobsPage:
+    chosen = (state,) if state in STATES else ()
+    found = jobs.page(session, LIMIT, cursor, chosen)
+    counted = jobs.counts(session)
+    totals = tuple((name, sum(n for (_, s), n in counted.items() if s == name)) for name in STATES)
+    known = tuple(
+        _worker(worker, settings.dead_after_seconds)
+        for worker in workers.list_all(session, time.time() - SHOWN_SECONDS)
+    )
+    return JobsPage(
+        title="Jobs",
+        crumbs=(Crumb("Jobs"),),
+        jobs=tuple(_line(job) for job in found.items),
+        total=found.total,
+        next=found.next,
+        state=state if chosen else None,
+        states=totals,
+        workers=known,
+        waiting_without_worker=dict(totals)["queued"] > 0 and not any(w.state == "alive" for w in known),
+    )
+
+
+def _line(job: jobs.JobRow) -> JobLine:
+    href = f"/uploads/{job.id}" if job.kind == "ingest" else f"/batches/{job.batch_id}?estimate={job.id}"
+    seconds = (job.finished or time.time()) - job.started if job.started else None
+    return JobLine(
+        job.kind, KINDS[job.kind], job.id, job.title, href, job.state, job.stage, job.done, job.total,
+        job.attempts, job.error, job.executor, job.created, seconds,
+    )  # fmt: skip
+
+
+def _worker(worker: Worker, silent_after: float) -> WorkerLine:
+    silent = worker.seen < time.time() - silent_after or worker.reaped is not None
+    state = "stopped" if worker.stopped is not None else "silent" if silent else "alive"
+    return WorkerLine(
+        worker.executor_id, worker.host, worker.pid, worker.device, tuple(map(str, worker.queues)),
+        worker.started, worker.seen, state,
+    )  # fmt: skip
+
+
+PAGE = Page("/jobs", "pages/jobs.html", JobsPage, build, "jobs")
