@@ -52,7 +52,12 @@ def serve(
     configure("web")
     serving.serve(
         settings_from(
-            data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure, device=device
+            data_dir=data_dir,
+            database_url=database_url,
+            host=host,
+            port=port,
+            insecure=insecure,
+            device=device,
         )
     )
 
@@ -101,7 +106,9 @@ def queue_names(text: str) -> Sequence[Kind]:
 
 @app.command()
 def ingest(
-    files: Annotated[list[Path], typer.Argument(exists=True, readable=True, help="Files, or folders of files.")],
+    files: Annotated[
+        list[Path], typer.Argument(exists=True, readable=True, help="Files, or folders of files.")
+    ],
     run_name: Annotated[str | None, typer.Option("--run", help="Run that the rollouts belong to.")] = None,
     step: Annotated[int | None, typer.Option(help="Training step, where the file has none.")] = None,
     split: Annotated[str | None, typer.Option(help="train, val, …")] = None,
@@ -110,7 +117,7 @@ def ingest(
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Take files in as one upload and wait for the receipt; works beside a running server, and without one."""
+    """Take files in as one upload and wait for the receipt; beside a running server, or without one."""
     configure("ingest", "WARNING")
     settings = settings_from(data_dir=data_dir, database_url=database_url)
     prepare(settings)
@@ -123,7 +130,11 @@ def ingest(
 
 @app.command()
 def demo(
-    data_dir: DataDir = None, host: Host = None, port: Port = None, insecure: Insecure = None, device: Device = None
+    data_dir: DataDir = None,
+    host: Host = None,
+    port: Port = None,
+    insecure: Insecure = None,
+    device: Device = None,
 ) -> None:
     """Load the example runs and serve them."""
     configure("web")
@@ -140,7 +151,7 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
 
 @app.command()
 def check(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
-    """Verify every stored array against its checksum; names each damaged one and ends with code 1 if there is any."""
+    """Verify every stored array against its checksum; code 1 where one is damaged."""
     configure("check", "WARNING")
     engine = make_engine(settings_from(data_dir=data_dir, database_url=database_url).url)
     damaged = 0

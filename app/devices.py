@@ -19,6 +19,12 @@ def pick_device(wanted: str) -> str:
         return wanted
     if kind == "mps" and not number and torch.backends.mps.is_available():
         return wanted
-    if kind == "cuda" and torch.cuda.is_available() and (not number or int(number) < torch.cuda.device_count()):
+    if (
+        kind == "cuda"
+        and torch.cuda.is_available()
+        and (not number or int(number) < torch.cuda.device_count())
+    ):
         return wanted
-    raise BadRequest(f"The device {wanted!r} is not there. Use auto, cpu, cuda, cuda:K or mps (VANTAGE_DEVICE).")
+    raise BadRequest(
+        f"The device {wanted!r} is not there. Use auto, cpu, cuda, cuda:K or mps (VANTAGE_DEVICE)."
+    )

@@ -13,7 +13,7 @@ from app.errors import NotFound, Unprocessable
 from app.jobs import BULK, INTERACTIVE, Jobs, progress
 from app.lifecycle import requeue
 from app.results import Result, store_results, summarise
-from app.running import earlier_moments, moments_key
+from app.running import earlier_moments, moments_key, put_moments
 from app.tasks import Task
 from app.tensors import load, token_fields
 from estimators import TOKEN_FIELDS, Batch, Refused, Request, estimate, missing, usable
@@ -39,7 +39,7 @@ def request_estimate(engine: Engine, jobs: Jobs, batch_id: str, body: Mapping[st
 
 
 def parse(body: Mapping[str, Any]) -> Request:
-    """The request of an API body, everything spelt out. Raises Unprocessable with the estimators' own sentence."""
+    """The request of an API body, everything spelt out. Raises Unprocessable."""
     try:
         return Request.from_dict(body)
     except ValueError as error:
@@ -76,30 +76,37 @@ def check_possible(batch: BatchRow, request: Request) -> None:
     lacking = missing(outline, request)
     able = [estimator.name for estimator in usable(outline)]
     if lacking:
-        works = f"These would work: {', '.join(able)}." if able else "No estimator would work without rewards."
+        works = (
+            f"These would work: {', '.join(able)}." if able else "Without rewards no estimator would work."
+        )
+        name = request.convention or request.estimator
         raise Unprocessable(
-            f"{request.convention or request.estimator} needs {' and '.join(lacking)}, which this batch lacks. {works}",
-            [{"row": None, "field": name, "message": f"{name} is not recorded in this batch."} for name in lacking],
+            f"{name} needs {' and '.join(lacking)}, which this batch lacks. {works}",
+            [{"row": None, "field": field, "message": f"{field} is not recorded."} for field in lacking],
             missing=list(lacking),
             usable=able,
         )
     if request.whitening.scope == "running" and batch.step is None:
         raise Unprocessable(
-            "Running whitening follows the steps of a run, and this batch has no step. Upload it with step=N, or "
-            "whiten over the batch."
+            "Running whitening follows the steps of a run, and this batch has no step. "
+            "Upload it with step=N, or whiten over the batch."
         )
-    if request.grouping == "prompt" and not has(batch.fields, "prompt") and not has(batch.fields, "prompt_messages"):
-        raise Unprocessable("Grouping by prompt needs prompts, and this batch has none. Use group_id or stride:N.")
+    prompts = has(batch.fields, "prompt") or has(batch.fields, "prompt_messages")
+    if request.grouping == "prompt" and not prompts:
+        raise Unprocessable(
+            "Grouping by prompt needs prompts, and this batch has none. Use group_id or stride:N."
+        )
 
 
 def has(fields: Mapping[str, Any], name: str) -> bool:
-    return fields.get(name, "absent") != "absent"
+    return bool(fields.get(name, "absent") != "absent")
 
 
 def outline_of(fields: Mapping[str, Any]) -> Batch:
-    """A batch of one rollout with one token that has what `fields` says is there: enough to ask what is missing."""
+    """A batch of one token with what `fields` says is there: enough to ask what is missing."""
     one = torch.ones(1, dtype=torch.float64)
     number = torch.zeros(1, dtype=torch.int64)
+    recorded: dict[str, Any] = {name: one if has(fields, name) else None for name in TOKEN_FIELDS}
     return Batch(
         offsets=torch.tensor([0, 1]),
         response_mask=torch.ones(1, dtype=torch.bool),
@@ -108,7 +115,7 @@ def outline_of(fields: Mapping[str, Any]) -> Batch:
         data_source=number if has(fields, "data_source") else None,
         rank=number if has(fields, "rank") else None,
         components={"reward": one} if has(fields, "reward_components") else {},
-        **{name: one if has(fields, name) else None for name in TOKEN_FIELDS},
+        **recorded,
     )
 
 
@@ -161,11 +168,11 @@ def run_estimate(task: Task, estimate_id: str) -> None:
     """The body of the job: load, compute, store chunk by chunk, sum up."""
     with read(task.engine) as session:
         row = estimates.get(session, estimate_id)
-        batch = row and batches.get(session, row.batch_id)
+        batch = None if row is None else batches.get(session, row.batch_id)
         if row is None or batch is None:
             return
         session.expunge_all()
-    request = Request.from_dict(row.request)
+    request, batch_id = Request.from_dict(row.request), batch.id
     started = time.perf_counter()
 
     def begin(session: WriteSession) -> dict[str, int]:
@@ -175,7 +182,7 @@ def run_estimate(task: Task, estimate_id: str) -> None:
     plan = task.commit(begin)
     task.stage("loading")
     with read(task.engine) as session:
-        loaded = load(session, batch.id, token_fields(request), request.grouping)
+        loaded = load(session, batch_id, token_fields(request), request.grouping)
     lacking = missing(loaded.batch, request)
     if lacking:
         raise Refused(f"The batch lacks {' and '.join(lacking)}.")
@@ -186,13 +193,12 @@ def run_estimate(task: Task, estimate_id: str) -> None:
     result = Result.of(estimate(loaded.batch.to(task.device), request, history))
     timing["compute_seconds"] = time.perf_counter() - began
     task.stage("storing")
-    store_results(task, estimate_id, batch.id, loaded, result, int(plan["chunk_bytes"]))
+    store_results(task, estimate_id, batch_id, loaded, result, int(plan["chunk_bytes"]))
     summary = summarise(loaded, result) | past
     timing["total_seconds"] = time.perf_counter() - started
 
     def end(session: WriteSession) -> None:
-        moments = {unit: (m.count, m.mean, m.m2) for unit, m in result.moments.items()}
-        estimates.put_moments(session, batch.id, moments_key(request), moments)
+        put_moments(session, batch_id, moments_key(request), result.moments)
         estimates.finish(
             session,
             estimate_id,

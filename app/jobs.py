@@ -1,4 +1,4 @@
-"""The job engine: one workflow per upload ("ingest") and per estimate ("estimate"), queued in the caller's transaction.
+"""The job engine: one workflow per upload ("ingest") and per estimate ("estimate").
 
 What a person sees of a job (state, stage, progress, cancellation, error) lives on its own row, `upload` or
 `estimate`; the engine (DBOS, in the same database) only decides who runs it and where a killed run goes on.
@@ -140,11 +140,14 @@ def _turn(settings: Settings) -> Iterator[None]:
         engine.dispose()
 
 
+def get(session: AnySession, kind: Kind, id: str) -> Upload | Estimate | None:
+    """The job's row, if it is there."""
+    return session.get(Upload, id) if kind == "ingest" else session.get(Estimate, id)
+
+
 def find(session: AnySession, kind: Kind, id: str) -> Upload | Estimate:
     """The job's row. Raises NotFound."""
-    job: Upload | Estimate | None = (
-        session.get(Upload, id) if kind == "ingest" else session.get(Estimate, id)
-    )
+    job: Upload | Estimate | None = session.get(Upload, id) if kind == "ingest" else session.get(Estimate, id)
     if job is None:
         raise NotFound(f"There is no {'upload' if kind == 'ingest' else 'estimate'} with the id {id!r}.")
     return job
@@ -190,9 +193,7 @@ def wait_for(engine: Engine, kind: Kind, id: str, seconds: float) -> str:
         time.sleep(POLL_SECONDS)
 
 
-async def follow(
-    engine: Engine, kind: Kind, id: str, seconds: float = 0.25
-) -> AsyncIterator[dict[str, Any]]:
+async def follow(engine: Engine, kind: Kind, id: str, seconds: float = 0.25) -> AsyncIterator[dict[str, Any]]:
     """`progress` of the job each time it changed, the first at once, the last when it has ended."""
     seen: Sequence[Any] | None = None
     while True:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Engine, select, update
 
-from app.jobs import BULK, FINAL, KINDS, Jobs, Kind, find, model_of
+from app.jobs import BULK, FINAL, KINDS, Jobs, Kind, find, get, model_of
 from storage import batches, estimates, uploads, workers
 from storage import jobs as job_rows
 from storage.database import WriteSession, write
@@ -26,15 +26,17 @@ def request_cancel(engine: Engine, jobs: Jobs, kind: Kind, id: str) -> str:
 
 
 def settle_cancelled(session: WriteSession, kind: Kind, id: str, executor: str | None = None) -> None:
-    """Mark the job cancelled and drop what it stored; only where `executor` still holds it, if one is named."""
-    job = session.get(model_of(kind), id, with_for_update=True)
+    """Mark the job cancelled and drop what it stored; with `executor`, only where that one holds it."""
+    job = get(session, kind, id)
     if job is None or job.state in FINAL or (executor is not None and job.executor != executor):
         return
     drop_partial(session, kind, id)
     job_rows.finish(session, model_of(kind), id, "cancelled")
 
 
-def give_up(session: WriteSession, kind: Kind, id: str, error: str, problems: Sequence[dict[str, Any]]) -> None:
+def give_up(
+    session: WriteSession, kind: Kind, id: str, error: str, problems: Sequence[dict[str, Any]]
+) -> None:
     """Mark the job failed with a sentence and drop what it stored."""
     drop_partial(session, kind, id)
     if kind == "ingest" and problems:
@@ -79,7 +81,7 @@ def bury(engine: Engine, jobs: Jobs, executor: str) -> list[str]:
 
 
 def release(engine: Engine, jobs: Jobs, executor: str) -> list[str]:
-    """Leave in good order: what this worker still holds goes back to the queue, and the try is not counted."""
+    """Leave in good order: what this worker holds goes back to the queue, and the attempt is not counted."""
     with write(engine) as session:
         for kind in KINDS:
             model = model_of(kind)
@@ -100,9 +102,10 @@ def _let_go(engine: Engine, executor: str) -> None:
     with write(engine) as session:
         for kind in KINDS:
             model = model_of(kind)
-            held = select(model).where(model.executor == executor, model.state == "running").with_for_update()
-            for job in session.scalars(held).all():
+            held = select(model.id).where(model.executor == executor, model.state == "running")
+            for id in session.scalars(held.with_for_update()).all():
+                job = find(session, kind, id)
                 if job.cancel_requested:
-                    settle_cancelled(session, kind, job.id, executor)
+                    settle_cancelled(session, kind, id, executor)
                 else:
                     job.state, job.stage, job.executor = "queued", "queued", None

@@ -44,7 +44,7 @@ def ingest(settings: Settings, paths: Sequence[Path], options: Options) -> dict[
 
 
 def named(paths: Sequence[Path]) -> list[tuple[Path, str]]:
-    """Each file with the name it is shown under; a folder stands for its files, and keeps its name in theirs."""
+    """Each file with the name it is shown under; a folder stands for its files and leads their names."""
     found: list[tuple[Path, str]] = []
     for path in paths:
         if path.is_dir():
@@ -101,7 +101,8 @@ def describe(body: dict[str, Any], shown: int = 20) -> Iterator[str]:
     for batch in body["batches"]:
         step = "" if batch["step"] is None else f" step {batch['step']}"
         split = f" {batch['split']}" if batch["split"] else ""
-        yield f"  {batch['run']}{step}{split}: {batch['rollouts']} rollouts in {batch['groups']} groups ({batch['id']})"
+        size = f"{batch['rollouts']} rollouts in {batch['groups']} groups"
+        yield f"  {batch['run']}{step}{split}: {size} ({batch['id']})"
     for problem in body["problems"][:shown]:
         place = "" if problem["row"] is None else f"row {problem['row']}: "
         yield f"  {problem['severity']}: {place}{problem['message']}"

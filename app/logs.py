@@ -7,6 +7,7 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import EventDict
 
 #: What a person asked for is no error: the engine logs a traceback for each cancelled job.
 EXPECTED = ("DBOSAwaitedWorkflowCancelledError", "DBOSWorkflowCancelledError", "DBOSWorkflowConflictIDError")
@@ -21,9 +22,9 @@ class DropCancellations(logging.Filter):
 
 
 def configure(process: str, level: str = "INFO") -> None:
-    """Send structlog and the standard library's loggers to standard error as JSON; `process` names this one."""
+    """Send structlog and the standard loggers to standard error as JSON; `process` names this one."""
 
-    def name_process(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    def name_process(_logger: object, _method: str, event: EventDict) -> EventDict:
         event["process"] = process
         return event
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-import estimators
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+import estimators
 from app.tasks import Task
 from app.tensors import Loaded
 from estimators import Moments
@@ -78,7 +79,7 @@ def stretches(loaded: Loaded) -> Iterator[Stretch]:
     places = np.stack([columns.group_no, columns.part], axis=1)
     starts = np.flatnonzero(np.any(places[1:] != places[:-1], axis=1)) + 1
     bounds = [0, *starts.tolist(), columns.rollouts] if columns.rollouts else []
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in pairwise(bounds):
         yield Stretch(int(columns.group_no[start]), int(columns.part[start]), start, end)
 
 
@@ -116,7 +117,7 @@ def store_results(
 def chunks(
     loaded: Loaded, offsets: NDArray[np.int64], width: int, chunk_bytes: int
 ) -> Iterator[list[Stretch]]:
-    """Neighbouring parts whose tokens take about `chunk_bytes` at `width` bytes a token, at least one part."""
+    """Neighbouring parts whose tokens take about `chunk_bytes` at `width` bytes each; at least one part."""
     chunk: list[Stretch] = []
     for stretch in stretches(loaded):
         chunk.append(stretch)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select
@@ -10,7 +11,7 @@ from app.tasks import Task
 from app.tensors import load, token_fields
 from estimators import Moments, Refused, Request, Whitening, estimate, missing
 from storage import estimates
-from storage.database import read, write
+from storage.database import WriteSession, read, write
 from storage.models import Batch
 
 
@@ -66,7 +67,7 @@ def stored(task: Task, batch_id: str, key: str, unit: str) -> Moments | None:
 
 
 def computed(task: Task, batch_id: str, request: Request, key: str) -> Moments | None:
-    """Estimate the earlier batch without whitening and keep its moments; None where it cannot be estimated."""
+    """Estimate an earlier batch without whitening and keep its moments; None where that cannot be done."""
     with read(task.engine) as session:
         batch = load(session, batch_id, token_fields(request), request.grouping).batch
     if missing(batch, Request(request.estimator, request.params, Whitening())):
@@ -78,5 +79,11 @@ def computed(task: Task, batch_id: str, request: Request, key: str) -> Moments |
         return None
     with write(task.engine) as session:
         if session.get(Batch, batch_id) is not None:
-            estimates.put_moments(session, batch_id, key, {u: (m.count, m.mean, m.m2) for u, m in found.items()})
+            put_moments(session, batch_id, key, found)
     return found[request.whitening.unit]
+
+
+def put_moments(session: WriteSession, batch_id: str, key: str, moments: Mapping[str, Moments]) -> None:
+    """Store the moments of a batch's raw advantages, by unit."""
+    plain = {unit: (int(m.count), m.mean, m.m2) for unit, m in moments.items()}
+    estimates.put_moments(session, batch_id, key, plain)

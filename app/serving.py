@@ -15,7 +15,7 @@ import uvicorn
 
 from app import example
 from app.errors import AppError, Conflict
-from app.jobs import Jobs, connect, prepare
+from app.jobs import connect, prepare
 from app.logs import get_logger
 from app.main import create_app
 from app.settings import Settings
@@ -23,7 +23,6 @@ from app.supervisor import Supervisor
 from app.uploads import sweep
 from app.worker import reap
 from storage.database import make_engine
-from sqlalchemy import Engine
 
 log = get_logger("vantage.web")
 
@@ -67,9 +66,9 @@ def check_address(settings: Settings) -> None:
     if settings.insecure or is_loopback(settings.host):
         return
     raise AppError(
-        f"Refusing to bind {settings.host}: Vantage has no accounts yet, so everyone who reaches that address "
-        "could read and delete everything. Bind 127.0.0.1 and reach it through an SSH tunnel, or say --insecure "
-        "(VANTAGE_INSECURE=true) if only people you trust can reach it."
+        f"Refusing to bind {settings.host}: Vantage has no accounts yet, so everyone who reaches that "
+        "address could read and delete everything. Bind 127.0.0.1 and reach it through an SSH tunnel, or "
+        "say --insecure (VANTAGE_INSECURE=true) if only people you trust can reach it."
     )
 
 
@@ -84,15 +83,15 @@ def is_loopback(host: str) -> bool:
 
 @contextmanager
 def data_folder_lock(settings: Settings) -> Iterator[None]:
-    """Hold the data folder for this process; the kernel lets go of it when the process ends, however it ends."""
+    """Hold the data folder for this process; the kernel lets go of it however the process ends."""
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     with open(settings.data_dir / "serve.lock", "a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise Conflict(
-                "Another `vantage serve` uses this data folder. Open that one, stop it first, or give this one "
-                "a folder of its own with --data-dir."
+                "Another `vantage serve` uses this data folder. Open that one, stop it first, or give this "
+                "one a folder of its own with --data-dir."
             ) from error
         yield
 

@@ -1,4 +1,4 @@
-"""The body of an ingest: read the spooled files, store whole groups chunk by chunk, then make the batches ready."""
+"""The body of an ingest: read the spooled files, store groups chunk by chunk, then make the batches ready."""
 
 import time
 from collections.abc import Iterator
@@ -128,13 +128,17 @@ def check_names(intake: Intake, item: Item) -> None:
         run = intake.run_of(item)
         if not 0 < len(run.strip()) <= NAME_LENGTH or not run.isprintable():
             raise AppError(
-                f"The run's name must have 1 to {NAME_LENGTH} printable characters. Give another with run=NAME."
+                f"A run's name has 1 to {NAME_LENGTH} printable characters. Give another with run=NAME."
             )
-    elif isinstance(item, Rollout) and item.split is not None:
-        if not (0 < len(item.split) <= SPLIT_LENGTH and item.split.isprintable()):
-            raise AppError(
-                f"row {item.row}: split must have 1 to {SPLIT_LENGTH} printable characters. Give one with split=NAME."
-            )
+    elif isinstance(item, Rollout) and item.split is not None and not is_split(item.split):
+        raise AppError(
+            f"row {item.row}: a split's name has 1 to {SPLIT_LENGTH} printable characters. "
+            "Give one with split=NAME."
+        )
+
+
+def is_split(name: str) -> bool:
+    return 0 < len(name) <= SPLIT_LENGTH and name.isprintable()
 
 
 def store_chunk(task: Task, upload_id: str, chunk: Chunk, position: int) -> None:
@@ -164,7 +168,7 @@ def store_chunk(task: Task, upload_id: str, chunk: Chunk, position: int) -> None
 
 
 def nothing_read(problems: list[dict[str, Any]]) -> str:
-    """The sentence for a file without a readable row: the first thing that is wrong with the file, or a row."""
+    """The sentence for an upload without a readable row: what is wrong with the file, else with a row."""
     errors = [problem for problem in problems if problem["severity"] == "error"]
     of_file = [problem for problem in errors if problem["row"] is None]
     told = (of_file or errors)[:1]
@@ -172,7 +176,7 @@ def nothing_read(problems: list[dict[str, Any]]) -> str:
 
 
 def publish(task: Task, upload: Upload, intake: Intake) -> None:
-    """Make every batch of the upload visible in one step, with what their pages show and their first estimates."""
+    """Make every batch of the upload visible in one step, with its statistics and first estimates."""
     shelves = list(intake.shelves.values())
     summed = []
     for shelf in shelves:

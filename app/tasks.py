@@ -1,4 +1,4 @@
-"""What a job's body is given: the engine, its settings, a way to commit a step and a way to notice a cancellation."""
+"""What a job's body is given: engine and settings, a way to commit a step and to notice a cancellation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Cancelled(Exception):
 
 
 class Superseded(Exception):
-    """The job is gone, or was queued anew while this run of it went on: there is nothing to do here any more."""
+    """The job is gone, or was queued anew while this run of it went on: nothing is left to do here."""
 
 
 class Restart(Exception):
@@ -38,8 +38,7 @@ class Restart(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """`check` raises Cancelled when the job is to stop; call it at least once a second or so. `stage` says in a
-    word what goes on."""
+    """`check` raises Cancelled when the job is to stop; call it about once a second. `stage` names what goes on."""
 
     engine: Engine
     jobs: Jobs

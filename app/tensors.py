@@ -106,10 +106,8 @@ def dense(values: NDArray[Any], known: Sequence[bool] | NDArray[np.bool_]) -> to
     return torch.from_numpy(np.unique(texts, return_inverse=True)[1].astype(np.int64))
 
 
-def group_numbers(
-    session: AnySession, batch_id: str, columns: Columns, grouping: str
-) -> NDArray[np.int64]:
-    """Dense group numbers `[B]`: as recorded (`group_id`), by equal prompt, or every N in the file's order."""
+def group_numbers(session: AnySession, batch_id: str, columns: Columns, grouping: str) -> NDArray[np.int64]:
+    """Dense group numbers `[B]`: as stored (`group_id`), by equal prompt, or every N in the file's order."""
     if grouping == "group_id":
         keys: NDArray[Any] = columns.group_no
     elif grouping == "prompt":
@@ -120,7 +118,7 @@ def group_numbers(
 
 
 def prompt_keys(session: AnySession, batch_id: str, columns: Columns) -> NDArray[np.str_]:
-    """A text per rollout `[B]` that is equal for equal prompts. Raises Unprocessable where one has no prompt."""
+    """A text per rollout `[B]`, equal for equal prompts. Raises Unprocessable where one has no prompt."""
     shared = select(Prompt.group_no, Prompt.prompt, Prompt.messages).where(Prompt.batch_id == batch_id)
     of_group = {row.group_no: (row.prompt, row.messages) for row in session.execute(shared)}
     differs = select(Rollout.index, Rollout.prompt, Rollout.prompt_messages).where(

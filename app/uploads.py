@@ -30,6 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 ENCODINGS = ("identity", "gzip", "x-gzip", "zstd")
+SHOWN_OF_FILE = ("filename", "bytes", "sha256", "encoding")
 FSYNC_FOLDER = hasattr(os, "O_DIRECTORY")
 #: A spool file that no upload names and nobody wrote to for so long was left by a killed process.
 ORPHAN_SECONDS = 3600.0
@@ -85,7 +86,9 @@ def check_encoding(encoding: str | None) -> str | None:
     """The Content-Encoding as recorded. Raises BadRequest where it cannot be undone."""
     name = (encoding or "identity").strip().lower()
     if name not in ENCODINGS:
-        raise BadRequest(f"Content-Encoding {name!r} is not understood: use gzip or zstd, or send the file as it is.")
+        raise BadRequest(
+            f"Content-Encoding {name!r} is not understood: use gzip or zstd, or send the file as it is."
+        )
     return None if name == "identity" else name.removeprefix("x-")
 
 
@@ -159,7 +162,7 @@ def joint_name(files: Sequence[Spooled]) -> str:
 
 
 def default_run(files: Sequence[Spooled]) -> str:
-    """The run's name where neither the caller nor the file gives one: the folder, else the name without endings."""
+    """The run's name where nobody gives one: the files' folder, else the file's name without endings."""
     path = PurePosixPath(files[0].filename)
     if len(files) > 1 and len(path.parts) > 1:
         return path.parts[0]
@@ -177,7 +180,7 @@ def receipt(session: AnySession, upload_id: str, problem_limit: int = 200) -> di
         "bytes": upload.bytes,
         "sha256": upload.sha256,
         "format": upload.format,
-        "files": [{key: file[key] for key in ("filename", "bytes", "sha256", "encoding")} for file in upload.files],
+        "files": [{key: file[key] for key in SHOWN_OF_FILE} for file in upload.files],
         "request": upload.request,
         "created": upload.created,
         "duplicate_of": upload.duplicate_of,

@@ -1,4 +1,4 @@
-"""The worker process: takes jobs from the queues, says that it lives, and takes over what dead workers held."""
+"""The worker process: takes jobs from the queues, says that it lives, takes over what dead workers held."""
 
 import os
 import signal
@@ -59,7 +59,10 @@ def working(
             queues=list(queues),
         )
     beat = threading.Thread(
-        target=keep_beating, args=(engine, jobs, settings, executor, parent, stop), daemon=True, name="heartbeat"
+        target=keep_beating,
+        args=(engine, jobs, settings, executor, parent, stop),
+        daemon=True,
+        name="heartbeat",
     )
     beat.start()
     log.info("worker ready", executor=executor, device=device, queues=list(queues))
@@ -125,7 +128,8 @@ def keep_beating(
 def reap(engine: Engine, jobs: Jobs, settings: Settings, executor: str | None = None) -> list[str]:
     """Queue again what silent workers held, and what was held by processes of this host that are gone."""
     with read(engine) as session:
-        silent = [worker.executor_id for worker in workers.dead(session, time.time() - settings.dead_after_seconds)]
+        limit = time.time() - settings.dead_after_seconds
+        silent = [worker.executor_id for worker in workers.dead(session, limit)]
         gone = [
             worker.executor_id
             for worker in workers.unreaped(session)

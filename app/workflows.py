@@ -69,7 +69,7 @@ def _register_kind(context: Context, kind: Kind, commit: Commit) -> None:
 
 
 def perform(context: Context, kind: Kind, id: str, revision: int, commit: Commit) -> str:
-    """Run one job to an end: how it ended. A run that lost its job to another worker is stopped by the engine."""
+    """Run one job to an end: how it ended. The engine stops a run that lost its job to another worker."""
     engine, model = context.engine, model_of(kind)
     with write(engine) as session:
         current = is_current(session, kind, id, revision)
@@ -143,7 +143,7 @@ def _attempt(task: Task, kind: Kind, id: str, attempt: int) -> str:
 
 
 def explain(error: Exception, kind: Kind, id: str) -> tuple[str, list[dict[str, Any]]]:
-    """The sentence for the person and the problems to list; what nobody foresaw goes to the log, without data."""
+    """The sentence for the person and the problems to list; the unforeseen goes to the log, without data."""
     if isinstance(error, AppError):
         return error.detail, error.problems
     if isinstance(error, Refused):
