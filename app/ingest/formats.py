@@ -1,6 +1,20 @@
-"""The formats that are read. The order is the tie-break: narrower ones first; a test proves that none is needed."""
+"""The formats that are read. A test proves that no two claim the same file; should they, the narrower stands first."""
 
-from app.ingest import canonical_jsonl
+from app.ingest import (
+    canonical_jsonl,
+    canonical_npz,
+    canonical_parquet,
+    canonical_safetensors,
+    trl_parquet,
+    verl_jsonl,
+)
 from app.ingest.record import Format
 
-FORMATS: tuple[Format, ...] = (canonical_jsonl.FORMAT,)
+FORMATS: tuple[Format, ...] = (
+    trl_parquet.FORMAT,
+    verl_jsonl.FORMAT,
+    canonical_parquet.FORMAT,
+    canonical_safetensors.FORMAT,
+    canonical_npz.FORMAT,
+    canonical_jsonl.FORMAT,
+)
