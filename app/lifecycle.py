@@ -20,6 +20,7 @@ def request_cancel(engine: Engine, jobs: Jobs, kind: Kind, id: str) -> str:
         job.cancel_requested = True
         if job.state == "queued":  # nobody works on it, so nobody else would say that it ended
             settle_cancelled(session, kind, id)
+            session.refresh(job)
         state, revision = job.state, job.revision
     jobs.cancel(kind, id, revision)
     return state

@@ -38,7 +38,7 @@ class Restart(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """`check` raises Cancelled when the job is to stop; call it about once a second. `stage` names what goes on."""
+    """`check` raises Cancelled when the job is to stop: call it every second or so. `stage` names a phase."""
 
     engine: Engine
     jobs: Jobs

@@ -126,7 +126,10 @@ def accept(
     """
     if not files:
         raise BadRequest("No file was sent: put it in the request body, or in the form field 'file'.")
-    request = asdict(Options.from_request(asdict(options))) | {"default_run": default_run(files)}
+    request = asdict(Options.from_request(asdict(options))) | {
+        # The name decides nothing where the caller gives the run: the same bytes are then the same upload.
+        "default_run": None if options.run else default_run(files)
+    }
     digest = joint_digest(files)
     with write(engine) as session:
         same = uploads.find_same(session, digest, request)
