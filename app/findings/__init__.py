@@ -1,0 +1,79 @@
+"""What is wrong with a batch, worst first, in words, with the numbers and the rows.
+
+`run(session, batch_id)` reads the batch once and gives every finding that fires. One finding is one file of
+this folder with a `FINDING`; none fires on a clean batch.
+"""
+
+from typing import Any
+
+from app.findings import (
+    duplicate_rollouts,
+    empty_response,
+    fully_masked_rollout_votes,
+    near_zero_variance_groups,
+    nonfinite_values,
+    reward_on_masked_token,
+    sign_flips,
+    singleton_groups,
+    task_offset,
+    unequal_group_sizes,
+    zero_variance_groups,
+)
+from app.findings.finding import SEVERITIES, Finding
+from app.findings.reading import read_view
+from app.findings.statistics import batch_statistics
+from app.findings.view import View
+from storage.database import AnySession
+
+__all__ = ["FINDINGS", "Finding", "assess", "check", "run"]
+
+#: In the order in which findings of equal severity stand: what breaks numbers before what makes them weak.
+FINDINGS: dict[str, Finding] = {
+    finding.code: finding
+    for finding in (
+        nonfinite_values.FINDING,
+        singleton_groups.FINDING,
+        zero_variance_groups.FINDING,
+        sign_flips.FINDING,
+        task_offset.FINDING,
+        fully_masked_rollout_votes.FINDING,
+        reward_on_masked_token.FINDING,
+        empty_response.FINDING,
+        duplicate_rollouts.FINDING,
+        near_zero_variance_groups.FINDING,
+        unequal_group_sizes.FINDING,
+    )
+}
+
+
+def run(
+    session: AnySession,
+    batch_id: str,
+    fields: dict[str, Any] | None = None,
+    header: dict[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Every finding of a batch in any state, worst first: `{code, severity, title, explanation, remedy,
+    evidence, groups, groups_total, rollouts, rollouts_total}`.
+
+    `fields` (field -> "recorded" | "derived:…" | "absent") and `header` are to be given for a batch that is
+    still being written. Raises storage.arrays.Corrupt.
+    """
+    return check(read_view(session, batch_id, fields, header))
+
+
+def assess(
+    session: AnySession,
+    batch_id: str,
+    fields: dict[str, Any] | None = None,
+    header: dict[str, Any] | None = None,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Statistics (see `app.findings.statistics`) and findings of a batch, which is read only once."""
+    view = read_view(session, batch_id, fields, header)
+    return batch_statistics(view), check(view)
+
+
+def check(view: View) -> list[dict[str, Any]]:
+    """The findings of a view, worst first."""
+    found = [(finding, finding.check(view)) for finding in FINDINGS.values()]
+    fired = [{"code": finding.code, **said} for finding, said in found if said is not None]
+    return sorted(fired, key=lambda said: SEVERITIES.index(said["severity"]))

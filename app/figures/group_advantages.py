@@ -1,0 +1,134 @@
+"""The advantage of each rollout, by prompt group: who is pushed up and who is pushed down, and how far."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import select
+
+from app.figures import chosen as choosing
+from app.figures.figure import ESTIMATE, GROUP, Figure, Plot
+from app.figures.palette import LIGHT
+from app.figures.plotly import array, axis, empty, figure, rule, symmetric
+from app.figures.strips import FROM, GROUPS, Strip, group_label, strip
+from app.figures.subject import group_members
+from app.figures.wording import stated
+from app.formatting import integer, number, plural
+from storage import rollouts
+from storage.database import ReadSession
+from storage.models import Batch, Prompt
+
+TITLE = "Advantages of each group"
+X, Y = "advantage (mean over the rollout's unmasked tokens)", "prompt group"
+
+
+def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
+    chosen = choosing.choose(session, batch, options["estimate"])
+    if chosen.why is not None:
+        return empty(TITLE, chosen.why, x=X, y=Y)
+    columns = rollouts.columns(session, batch.id)
+    members = group_members(session, batch, columns, options)
+    values = choosing.per_rollout(session, batch, chosen, columns)
+    if not np.isfinite(values[members]).any():
+        return empty(
+            TITLE, f"no values: {chosen.label} has no advantage for any of these rollouts.", x=X, y=Y
+        )
+    laid = strip(columns, values, np.unique(columns.group_no[members]), options)
+    total = np.nansum(np.abs(values))
+    return _figure(session, batch, columns, laid, chosen, float(total))
+
+
+def _figure(
+    session: ReadSession,
+    batch: Batch,
+    columns: rollouts.Columns,
+    laid: Strip,
+    chosen: choosing.Chosen,
+    total: float,
+) -> Plot:
+    where = (Prompt.batch_id == batch.id, Prompt.group_no.in_(laid.numbers))
+    names = {
+        row.group_no: row.group_id
+        for row in session.execute(select(Prompt.group_no, Prompt.group_id).where(*where))
+    }
+    shares = np.bincount(laid.row, np.abs(laid.x), minlength=len(laid.numbers)) / (total or 1.0)
+    labels = [
+        group_label(names[group_no], f"{100 * share:.0f} %")
+        for group_no, share in zip(laid.numbers, shares.tolist(), strict=True)
+    ]
+    kinds = (
+        ("reinforced", laid.x > 0, "positive", "circle"),
+        ("suppressed", laid.x < 0, "negative", "circle-open"),
+        ("zero", laid.x == 0, "dim", "line-ns-open"),
+    )
+    traces = [
+        _dots(batch, columns, laid, which, name, role, symbol)
+        for name, which, role, symbol in kinds
+        if which.any()
+    ]
+    return figure(
+        traces,
+        TITLE,
+        _sentence(laid, chosen),
+        height=min(1600, 110 + 26 * max(len(labels), 2)),
+        showlegend=True,
+        shapes=[rule(0.0, vertical=True)],
+        xaxis=axis(X, range=symmetric(laid.x)),
+        yaxis=axis(
+            Y,
+            tickvals=list(range(len(labels))),
+            ticktext=labels,
+            range=[len(labels) - 0.4, -1.0],
+            gridcolor=LIGHT["rule"],
+        ),
+        meta={"n": int(laid.place.size), "groups": laid.total, "shown": len(labels), "from": laid.first},
+    )
+
+
+def _dots(
+    batch: Batch,
+    columns: rollouts.Columns,
+    laid: Strip,
+    which: NDArray[np.bool_],
+    name: str,
+    role: str,
+    symbol: str,
+) -> Plot:
+    index = columns.index[laid.place[which]].tolist()
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": array(laid.x[which]),
+        "y": array(laid.y[which]),
+        "customdata": [[i, f"/batches/{batch.id}/rollouts/{i}"] for i in index],
+        "marker": {
+            "color": LIGHT[role],
+            "size": 7,
+            "symbol": symbol,
+            "line": {"color": LIGHT[role], "width": 1.5},
+        },
+        "hovertemplate": "rollout #%{customdata[0]}<br>advantage %{x:.4g}<extra></extra>",
+    }
+
+
+def _sentence(laid: Strip, chosen: choosing.Chosen) -> str:
+    shown = len(laid.numbers)
+    where = plural(shown, "group")
+    if shown < laid.total:
+        where = f"groups {laid.first + 1} to {laid.first + shown} of {integer(laid.total)}"
+    reach = number(float(np.abs(laid.x).max()))
+    return (
+        f"{stated(chosen)}, {where}, n = {plural(int(laid.place.size), 'rollout')}, max |A| {reach}; "
+        "the per cent are a group's share of the batch's total |A| per rollout."
+    )
+
+
+FIGURE = Figure(
+    "group_advantages",
+    TITLE,
+    "The advantage of every rollout, by prompt group, and each group's share of the total.",
+    ("an estimate, or recorded advantages",),
+    draw,
+    options={"estimate": ESTIMATE, "group": GROUP, "groups": GROUPS, "from": FROM},
+)

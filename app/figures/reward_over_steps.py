@@ -1,0 +1,96 @@
+"""Quantile bands of the rewards over the steps of a run: 5–95 %, 25–75 % and the median."""
+
+from typing import Any
+
+import numpy as np
+
+from app.figures.figure import Figure, Plot
+from app.figures.palette import LIGHT
+from app.figures.plotly import array, axis, empty, escape, figure
+from app.figures.steps import OPTIONS, read_steps
+from app.formatting import integer
+from storage.database import ReadSession
+from storage.models import Run
+from storage.runs import StepRow
+
+TITLE = "Reward over steps"
+X, Y = "step", "reward"
+
+
+def draw(session: ReadSession, run: Run, options: dict[str, Any]) -> Plot:
+    rows, words = read_steps(session, run, options)
+    scored = [row for row in rows if (row.statistics.get("reward") or {}).get("quantiles")]
+    if not scored:
+        why = "no steps recorded for this run." if not rows else "no values recorded: reward."
+        return empty(TITLE, why, x=X, y=Y)
+    steps = np.array([row.step for row in scored])
+    said = [row.statistics["reward"] for row in scored]
+    bands = {
+        q: np.array([each["quantiles"][q] for each in said], dtype=float)
+        for q in ("5", "25", "50", "75", "95")
+    }
+    mean = np.array([each["mean"] for each in said], dtype=float)
+    links = [[row.rollouts, f"/batches/{row.batch_id}"] for row in scored]
+    traces = [
+        _edge("95 %", steps, bands["95"], None, None),
+        _edge("5 to 95 %", steps, bands["5"], "tonexty", LIGHT["band-outer"]),
+        _edge("75 %", steps, bands["75"], None, None),
+        _edge("25 to 75 %", steps, bands["25"], "tonexty", LIGHT["band-inner"]),
+        _line("median", steps, bands["50"], {"color": LIGHT["accent"], "width": 2}, links),
+        _line("mean", steps, mean, {"color": LIGHT["ink"], "width": 1, "dash": "dot"}, links),
+    ]
+    n = sum(each["n"] for each in said)
+    return figure(
+        traces,
+        TITLE,
+        f"{escape(words)}, n = {integer(n)} rewards; bands of quantiles within each step, not mean ± std.",
+        showlegend=True,
+        hovermode="x unified",
+        xaxis=axis(X, **_ticks(scored)),
+        yaxis=axis(Y),
+        meta={"n": n, "steps": len(scored), "batches": [row.batch_id for row in scored]},
+    )
+
+
+def _ticks(rows: list[StepRow]) -> dict[str, Any]:
+    """Whole steps only."""
+    return {"dtick": 1} if len({row.step for row in rows}) <= 2 else {"tickformat": "d"}
+
+
+def _edge(name: str, steps: Any, values: Any, fill: str | None, colour: str | None) -> Plot:
+    trace = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": array(steps),
+        "y": array(values),
+        "line": {"width": 0, "color": LIGHT["band-outer"]},
+        "hovertemplate": "%{y:.4g}",
+        "showlegend": fill is not None,
+    }
+    return trace | ({"fill": fill, "fillcolor": colour} if fill else {})
+
+
+def _line(name: str, steps: Any, values: Any, line: dict[str, Any], links: list[Any]) -> Plot:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if len(values) < 60 else "lines",
+        "name": name,
+        "x": array(steps),
+        "y": array(values),
+        "line": line,
+        "marker": {"size": 5, "color": line["color"]},
+        "customdata": links,
+        "hovertemplate": "%{y:.4g} (%{customdata[0]} rollouts)",
+    }
+
+
+FIGURE = Figure(
+    "reward_over_steps",
+    TITLE,
+    "Quantile bands of the rewards of each step of a run.",
+    ("step", "reward"),
+    draw,
+    scope="run",
+    options=OPTIONS,
+)

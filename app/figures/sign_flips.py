@@ -1,0 +1,121 @@
+"""Signs under one whitening scope against signs under another: 3 × 3 counts, and who is in each cell."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.figures.figure import Figure, Option, Plot
+from app.figures.palette import LIGHT
+from app.figures.plotly import axis, empty, figure
+from app.figures.scopes import LABELS, OPTIONS, SCOPES, Base, how, read_base, signs, under, why_not
+from app.formatting import integer, percent, plural
+from storage.database import ReadSession
+from storage.models import Batch
+
+TITLE = "Who changes sign"
+SIGNS = ("−", "0", "+")
+MOST_LISTED = 2000  # rollouts that one cell lists
+FROM = Option(
+    "choice", "Scope that signs are read from; default group, raw where there is one group.", None, SCOPES
+)
+TO = Option("choice", "Scope that signs change to.", "batch", SCOPES)
+
+
+def pair(base: Base, options: dict[str, Any]) -> tuple[str, str]:
+    """The two scopes that signs are compared between."""
+    several = base.group is not None and np.unique(base.group[base.live]).size > 1
+    natural = "group" if several and base.name == "reward" else "none"
+    return str(options["from"] or natural), str(options["to"])
+
+
+def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
+    base = read_base(session, batch, options)
+    first, second = pair(base, options)
+    x, y = f"sign under {LABELS[second]}", f"sign under {LABELS[first]}"
+    if base.why is not None:
+        return empty(TITLE, base.why, x=x, y=y)
+    before, after = under(base, first), under(base, second)
+    if before is None or after is None:
+        absent = first if before is None else second
+        return empty(TITLE, f"no {LABELS[absent]} scope: {why_not(base, absent)}.", x=x, y=y)
+    cells = matrix(signs(before), signs(after), base.live)
+    return _figure(base, cells, x, y, first, second)
+
+
+def matrix(
+    before: NDArray[np.int64], after: NDArray[np.int64], live: NDArray[np.bool_]
+) -> list[list[NDArray[np.int64]]]:
+    """Positions of the rollouts with each pair of signs: rows − 0 + before, columns − 0 + after."""
+    return [
+        [np.flatnonzero(live & (before == one) & (after == other)) for other in (-1, 0, 1)]
+        for one in (-1, 0, 1)
+    ]
+
+
+def _figure(
+    base: Base, cells: list[list[NDArray[np.int64]]], x: str, y: str, first: str, second: str
+) -> Plot:
+    counts = [[int(cell.size) for cell in row] for row in cells]
+    # 0: keeps its sign; 1: to or from zero; 2: flips. Empty cells are never loud.
+    kinds = [
+        [(2 if abs(i - j) == 2 else 1 if i != j else 0) if counts[i][j] else 0 for j in range(3)]
+        for i in range(3)
+    ]
+    listed = [[np.sort(base.columns.index[cell])[:MOST_LISTED].tolist() for cell in row] for row in cells]
+    steps = [LIGHT["raised"], LIGHT["masked"], LIGHT["flip"]]
+    scale = [(edge, colour) for i, colour in enumerate(steps) for edge in (i / 3, (i + 1) / 3)]
+    trace = {
+        "type": "heatmap",
+        "name": "rollouts",
+        "x": list(SIGNS),
+        "y": list(SIGNS),
+        "z": kinds,
+        "zmin": -0.5,
+        "zmax": 2.5,
+        "colorscale": scale,
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+        "customdata": listed,
+        "hovertemplate": "%{y} becomes %{x}<extra></extra>",
+    }
+    return figure(
+        [trace],
+        TITLE,
+        _sentence(base, counts, first, second),
+        height=260,
+        annotations=[_count(i, j, counts[i][j], kinds[i][j]) for i in range(3) for j in range(3)],
+        xaxis=axis(x, type="category", showgrid=False, side="top", fixedrange=True),
+        yaxis=axis(y, type="category", showgrid=False, autorange="reversed", fixedrange=True),
+        meta={"n": int(base.live.sum()), "from": first, "to": second, "counts": counts, "rollouts": listed},
+    )
+
+
+def _count(row: int, column: int, count: int, kind: int) -> Plot:
+    return {
+        "x": SIGNS[column],
+        "y": SIGNS[row],
+        "text": f"<b>{integer(count)}</b>" if kind == 2 else integer(count),
+        "showarrow": False,
+        "font": {"size": 14, "color": LIGHT["paper"] if kind == 2 else LIGHT["ink"]},
+    }
+
+
+def _sentence(base: Base, counts: list[list[int]], first: str, second: str) -> str:
+    n = int(base.live.sum())
+    down, up = counts[2][0], counts[0][2]
+    text = f"{integer(down + up)} of {plural(n, 'rollout')} ({percent(down + up, n)}) change sign from "
+    text += f"{LABELS[first]} to {LABELS[second]}: {integer(down)} from + to −, {integer(up)} from − to +; "
+    f"{how(base)}."
+    return text
+
+
+FIGURE = Figure(
+    "sign_flips",
+    TITLE,
+    "Signs of all rollouts under one whitening scope against another, as a 3 × 3 matrix that lists them.",
+    ("reward, or an estimate",),
+    draw,
+    options=OPTIONS | {"from": FROM, "to": TO},
+)

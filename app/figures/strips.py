@@ -1,0 +1,85 @@
+"""Dot strips: one row per prompt group, one dot per rollout, equal values stacked. For a handful of values a
+histogram or a box would lie."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.errors import BadRequest
+from app.figures.figure import Option
+from app.figures.plotly import escape, shorten
+from storage.rollouts import Columns
+
+#: Most dots of one figure: more make the page slow.
+MOST_DOTS = 2000
+GROUPS = Option("integer", "Most groups to show.", 64, least=1, most=1024)
+FROM = Option("integer", "First group to show, counted from 0 in the chosen order.", 0)
+STACK = 0.8  # height of a full stack, in rows
+STEP = 0.16  # between two stacked dots, unless the stack would be higher than STACK
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The dots of the groups shown. `place` are positions in storage order; `x`, `y` where each dot is.
+
+    numbers   group_no of each row, top first; `first` and `total`: which of how many groups
+    """
+
+    place: NDArray[np.int64]
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    row: NDArray[np.int64]
+    numbers: list[int]
+    first: int
+    total: int
+
+
+def strip(
+    columns: Columns, values: NDArray[np.float64], order: NDArray[np.int64], options: dict[str, Any]
+) -> Strip:
+    """Lays out the finite `values` `[B]` of some groups. `order`: all group numbers as they should be shown.
+
+    Raises BadRequest where `from` is beyond the last group.
+    """
+    first = int(options["from"])
+    if first >= order.size > 0:
+        raise BadRequest(f"Option 'from' is {first}, but there are {order.size} groups; it counts from 0.")
+    shown = order[first : first + int(options["groups"])]
+    finite = np.isfinite(values)
+    places: list[NDArray[np.int64]] = []
+    kept: list[int] = []
+    dots = 0
+    for number in shown.tolist():
+        start, end = np.searchsorted(columns.group_no, [number, number + 1])
+        own = np.arange(start, end)[finite[start:end]]
+        if dots + own.size > MOST_DOTS and kept:
+            break
+        dots += own.size
+        places.append(own[:MOST_DOTS])
+        kept.append(number)
+    place = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
+    row = np.repeat(np.arange(len(kept)), [own.size for own in places])
+    x = values[place]
+    return Strip(place, x, row - _heights(row, x), row, kept, first, int(order.size))
+
+
+def _heights(row: NDArray[np.int64], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How far above its row each dot stands: equal values (to a hundredth of the range) are stacked."""
+    height = np.zeros(x.size)
+    if not x.size:
+        return height
+    span = float(x.max() - x.min()) or 1.0
+    bins = np.round((x - x.min()) / span * 100).astype(np.int64)
+    _, member, counts = np.unique(row * 1000 + bins, return_inverse=True, return_counts=True)
+    order = np.argsort(member, kind="stable")
+    within = np.arange(x.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    step = np.minimum(STEP, STACK / np.maximum(counts - 1, 1))
+    height[order] = within * step[member[order]]
+    return height
+
+
+def group_label(group_id: str, note: str) -> str:
+    """The label of a row: the group and what there is to say of it."""
+    return f"{escape(shorten(group_id))}  {note}"

@@ -1,0 +1,37 @@
+"""Which rollouts of a batch a figure is about."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.errors import NotFound
+from storage import batches
+from storage.database import ReadSession
+from storage.models import Batch
+from storage.rollouts import Columns
+
+
+def group_members(
+    session: ReadSession, batch: Batch, columns: Columns, options: dict[str, Any]
+) -> NDArray[np.int64]:
+    """Positions in storage order of the group that option `group` names, else of all. Raises NotFound."""
+    group_id = options.get("group")
+    if group_id is None:
+        return np.arange(columns.rollouts)
+    group = batches.group(session, batch.id, str(group_id))
+    if group is None:
+        raise NotFound(f"The batch has no group {group_id!r}.")
+    return np.flatnonzero(columns.group_no == group.group_no)
+
+
+def source_codes(columns: Columns) -> tuple[NDArray[np.int64], list[str]]:
+    """Dense number of each rollout's data source in order of appearance (−1: none), and their names."""
+    names = list(dict.fromkeys(name for name in columns.data_source.tolist() if name is not None))
+    number = {name: i for i, name in enumerate(names)}
+    return np.array([number.get(name, -1) for name in columns.data_source.tolist()], dtype=np.int64), names
+
+
+def grouped(batch: Batch) -> bool:
+    """The batch's groups mean something: not every rollout just stands alone for want of a group id."""
+    return str(batch.fields.get("group_id", "recorded")) not in ("absent", "derived:alone")

@@ -1,0 +1,188 @@
+"""Rollouts × tokens: where the credit and the blame fall.
+
+Colour is diverging and centred at 0; it ends at the 98th percentile of |A| over all unmasked tokens of the
+step, so that it does not change from view to view. Longer or larger batches are thinned on the server: each
+cell then shows the advantage with the greatest |A| among the tokens (and rollouts) it stands for, so spikes
+survive.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.figures import chosen as choosing
+from app.figures.figure import ESTIMATE, GROUP, Figure, Option, Plot
+from app.figures.palette import DIVERGING, LIGHT
+from app.figures.plotly import array, axis, empty, figure
+from app.figures.subject import group_members
+from app.formatting import number, plural
+from storage import rollouts
+from storage.database import ReadSession
+from storage.models import Batch
+
+TITLE = "Advantage of every token"
+X, Y = "token of the response", "rollout"
+COLUMNS, ROWS = 1000, 500
+CLIP_QUANTILE = 0.98
+
+
+def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
+    chosen = choosing.choose(session, batch, options["estimate"], per_token=True)
+    if chosen.why is not None:
+        return empty(TITLE, chosen.why, x=X, y=Y)
+    columns = rollouts.columns(session, batch.id)
+    members = group_members(session, batch, columns, options)
+    read = _values(session, batch, chosen, columns)
+    if read is None or not read[1].any():
+        return empty(TITLE, "no values recorded: response tokens, so there is nothing per token.", x=X, y=Y)
+    values, lengths, mask = read
+    clip = clip_of(values, mask)
+    grid, masked, width, height = thin(values, lengths, mask, members, options["columns"], options["rows"])
+    return _figure(batch, chosen.label, columns.index[members], grid, masked, width, height, clip)
+
+
+def _values(
+    session: ReadSession, batch: Batch, chosen: choosing.Chosen, columns: rollouts.Columns
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.bool_]] | None:
+    if chosen.field is not None:
+        return choosing.tokens(session, batch, chosen.field)
+    # One number per rollout: every unmasked token has it.
+    mask = choosing.tokens(session, batch, "response_mask")
+    lengths = np.maximum(columns.length, 0) if mask is None else mask[1]
+    unmasked = np.ones(int(lengths.sum()), dtype=bool) if mask is None else mask[0] > 0
+    each = choosing.per_rollout(session, batch, chosen, columns).astype(np.float32)
+    return np.repeat(each, lengths), lengths, unmasked
+
+
+def clip_of(values: NDArray[Any], mask: NDArray[np.bool_]) -> float:
+    """The 98th percentile of |A| over finite unmasked tokens; the largest if that is 0; 1 if all are 0."""
+    size = np.abs(values[mask & np.isfinite(values)])
+    if not size.size:
+        return 1.0
+    return float(np.quantile(size, CLIP_QUANTILE)) or float(size.max()) or 1.0
+
+
+def thin(
+    values: NDArray[Any],
+    lengths: NDArray[np.int64],
+    mask: NDArray[np.bool_],
+    members: NDArray[np.int64],
+    columns: int,
+    rows: int,
+) -> tuple[NDArray[np.float32], NDArray[np.bool_], int, int]:
+    """The grid `[rows, columns]`, which cells hold masked tokens only, tokens per column and rollouts per
+    row.
+
+    A cell is the finite unmasked value of greatest size, with its sign; NaN beyond a response's end and where
+    all is masked.
+    """
+    longest = int(lengths[members].max(initial=1))
+    width = max(1, -(-longest // columns))
+    height = max(1, -(-members.size // rows))
+    cells = -(-longest // width)
+    high = np.full((members.size, cells), -np.inf, dtype=np.float32)
+    low = np.full((members.size, cells), np.inf, dtype=np.float32)
+    there = np.zeros((members.size, cells), dtype=bool)
+    starts = np.concatenate(([0], np.cumsum(lengths)))
+    for row, member in enumerate(members.tolist()):
+        first, length = int(starts[member]), int(lengths[member])
+        if not length:
+            continue
+        own = values[first : first + length]
+        usable = mask[first : first + length] & np.isfinite(own)
+        edges = np.arange(0, length, width)
+        high[row, : edges.size] = np.maximum.reduceat(np.where(usable, own, -np.inf), edges)
+        low[row, : edges.size] = np.minimum.reduceat(np.where(usable, own, np.inf), edges)
+        there[row, : edges.size] = True
+    if height > 1:
+        blocks = np.arange(0, members.size, height)
+        high, low = np.maximum.reduceat(high, blocks), np.minimum.reduceat(low, blocks)
+        there = np.logical_or.reduceat(there, blocks)
+    grid = np.where(high >= -low, high, low)
+    known = np.isfinite(grid)
+    return np.where(known, grid, np.nan).astype(np.float32), there & ~known, width, height
+
+
+def _figure(
+    batch: Batch,
+    label: str,
+    index: NDArray[np.int64],
+    grid: NDArray[np.float32],
+    masked: NDArray[np.bool_],
+    width: int,
+    height: int,
+    clip: float,
+) -> Plot:
+    names = [f"#{i}" for i in index.tolist()] if height == 1 else _blocks(index, height)
+    place = {"x0": (width - 1) / 2, "dx": width, "y": names}
+    unit = "token" if width == 1 else f"{width} tokens from"
+    heat = {
+        "type": "heatmap",
+        "name": "advantage",
+        "z": array(grid),
+        **place,
+        "zmin": -clip,
+        "zmid": 0,
+        "zmax": clip,
+        "colorscale": DIVERGING,
+        "colorbar": {"title": {"text": "A", "side": "top"}, "thickness": 10, "outlinewidth": 0, "len": 0.9},
+        "hoverongaps": False,
+        "hovertemplate": f"rollout %{{y}}<br>{unit} %{{x:.0f}}<br>advantage %{{z:.3g}}<extra></extra>",
+    }
+    traces = [heat]
+    if masked.any():
+        traces.append(_masked(masked, place, unit))
+    return figure(
+        traces,
+        TITLE,
+        _sentence(label, index.size, width, height, clip, bool(masked.any())),
+        height=min(720, 120 + 14 * grid.shape[0]),
+        xaxis=axis(X, showgrid=False),
+        yaxis=axis(Y, type="category", autorange="reversed", showgrid=False),
+        meta={"n": int(index.size), "clip": clip, "tokens_per_column": width, "rollouts_per_row": height},
+    )
+
+
+def _masked(masked: NDArray[np.bool_], place: Plot, unit: str) -> Plot:
+    return {
+        "type": "heatmap",
+        "name": "masked",
+        "z": array(np.where(masked, np.float32(1), np.float32(np.nan))),
+        **place,
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": [(0, LIGHT["masked"]), (1, LIGHT["masked"])],
+        "showscale": False,
+        "hoverongaps": False,
+        "hovertemplate": f"rollout %{{y}}<br>{unit} %{{x:.0f}}<br>masked, not trained on<extra></extra>",
+    }
+
+
+def _blocks(index: NDArray[np.int64], height: int) -> list[str]:
+    parts = [index[i : i + height] for i in range(0, index.size, height)]
+    return [f"#{part[0]}" if part.size == 1 else f"#{part[0]} +{part.size - 1}" for part in parts]
+
+
+def _sentence(label: str, rows: int, width: int, height: int, clip: float, masked: bool) -> str:
+    text = f"{label}, n = {plural(rows, 'rollout')}; colour ends at ±{number(clip)}, the p98 of |A| over the "
+    "step"
+    if width > 1 or height > 1:
+        text += f"; each cell shows the greatest |A| of {plural(width, 'token')}"
+        text += f" and {plural(height, 'rollout')}" if height > 1 else ""
+    return text + ("; grey is masked." if masked else ".")
+
+
+FIGURE = Figure(
+    "token_heatmap",
+    TITLE,
+    "The advantage of every token of every rollout, as colour centred at 0.",
+    ("response_mask or any per-token field",),
+    draw,
+    options={
+        "estimate": ESTIMATE,
+        "group": GROUP,
+        "columns": Option("integer", "Most columns.", COLUMNS, least=1, most=2000),
+        "rows": Option("integer", "Most rows.", ROWS, least=1, most=1000),
+    },
+)

@@ -1,0 +1,73 @@
+"""What a finding is: a fact about a batch that a person should know, with the numbers and rows that prove
+it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.findings.view import View
+
+Severity = Literal["critical", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+
+#: Most groups and rollouts that one finding names; the totals say how many there are.
+MOST_GROUPS, MOST_ROLLOUTS = 100, 200
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A check: gives a report made by `report`, or None when there is nothing to say. Never on a clean
+    batch."""
+
+    code: str
+    title: str
+    check: Callable[[View], dict[str, Any] | None]
+
+
+def report(
+    view: View,
+    severity: Severity,
+    title: str,
+    *,
+    explanation: str,
+    remedy: str,
+    evidence: dict[str, Any],
+    groups: NDArray[np.int64] | Sequence[int] = (),
+    rollouts: NDArray[np.int64] | Sequence[int] = (),
+) -> dict[str, Any]:
+    """The finding as it is stored and sent. `groups`: rows of `view.groups`; `rollouts`: positions in the
+    view.
+
+    `title` is one sentence with the numbers, `explanation` what it does to training, `remedy` what to do.
+    """
+    places = np.asarray(rollouts, dtype=np.int64)
+    numbers = np.asarray(groups, dtype=np.int64)
+    return {
+        "severity": severity,
+        "title": title,
+        "explanation": explanation,
+        "remedy": remedy,
+        "evidence": {name: _plain(value) for name, value in evidence.items()},
+        "groups": [view.group_ids[g] for g in numbers[:MOST_GROUPS].tolist()],
+        "groups_total": int(numbers.size),
+        "rollouts": np.sort(view.index[places])[:MOST_ROLLOUTS].tolist(),
+        "rollouts_total": int(places.size),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy as Python's; what is not finite is null."""
+    if isinstance(value, np.ndarray):
+        return [_plain(each) for each in value.tolist()]
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value

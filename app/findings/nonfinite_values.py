@@ -1,0 +1,73 @@
+"""Numbers that are not numbers, and rewards that are missing beside rewards that are there."""
+
+from typing import Any
+
+import numpy as np
+
+from app.findings.finding import Finding, Severity, report
+from app.findings.view import View
+from app.formatting import integer, plural
+
+
+def check(view: View) -> dict[str, Any] | None:
+    odd = np.array([kind is not None for kind in view.nonfinite.tolist()], dtype=bool)
+    missing = ~view.scored & ~odd if view.scored.any() else np.zeros(view.rollouts, dtype=bool)
+    fields = {
+        name: {kind: int(n.sum()) for kind, n in kinds.items()} for name, kinds in view.tokens.bad.items()
+    }
+    rows = odd | missing
+    for kinds in view.tokens.bad.values():
+        for tokens in kinds.values():
+            rows |= tokens > 0
+    if not rows.any():
+        return None
+    groups = np.bincount(view.group[view.scored], minlength=view.groups)
+    kinds_of_reward = {kind: int((view.nonfinite == kind).sum()) for kind in ("NaN", "Infinity", "-Infinity")}
+    return report(
+        view,
+        _severity(view, bool(odd.any())),
+        "; ".join(_sentences(view, int(odd.sum()), int(missing.sum()), fields)) + ".",
+        explanation="One NaN or infinity in a group's rewards makes the mean and every advantage of the "
+        "group NaN; one in a whitened batch makes the whole step NaN, also on a masked token, as NaN × 0 is "
+        "NaN. A missing reward read as 0 becomes a failure that nobody observed.",
+        remedy="Find the first such value (a scorer that timed out, log of 0, division by an empty count); "
+        "leave unscored rollouts out of the group's statistics. Vantage does so and shows them as not "
+        "scored.",
+        evidence={
+            "unscored_rollouts": int(missing.sum()),
+            "nonfinite_rewards": {kind: n for kind, n in kinds_of_reward.items() if n},
+            "tokens": fields,
+            "rollouts": view.rollouts,
+            "groups_with_one_score": int((groups == 1).sum()) if view.grouped else None,
+            "groups_with_no_score": int((groups == 0).sum()) if view.grouped else None,
+        },
+        groups=np.unique(view.group[rows]) if view.grouped else (),
+        rollouts=np.flatnonzero(rows),
+    )
+
+
+def _severity(view: View, odd_rewards: bool) -> Severity:
+    worst = {kind for kinds in view.tokens.bad.values() for kind in kinds}
+    if odd_rewards or worst & {"NaN", "Infinity", "-Infinity"}:
+        return "critical"
+    return "warning"
+
+
+def _sentences(view: View, odd: int, missing: int, fields: dict[str, dict[str, int]]) -> list[str]:
+    said = []
+    if odd:
+        said.append(
+            f"{odd} of {plural(view.rollouts, 'rollout')} {'has' if odd == 1 else 'have'} a reward that is "
+            "NaN or infinite"
+        )
+    if missing:
+        said.append(
+            f"{missing} of {plural(view.rollouts, 'rollout')} {'has' if missing == 1 else 'have'} no reward"
+        )
+    for name, kinds in sorted(fields.items()):
+        parts = " and ".join(f"{integer(count)} {kind}" for kind, count in kinds.items())
+        said.append(f"{name} has {parts}")
+    return said
+
+
+FINDING = Finding("nonfinite_values", "Values that are NaN, infinite or missing", check)

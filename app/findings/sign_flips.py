@@ -1,0 +1,136 @@
+"""Rollouts that are better than their siblings and pushed down all the same, or the other way round.
+
+Two readings, the stronger first:
+
+* Recorded: advantages are recorded, one number for each rollout (or the same on every token), and for at
+least one
+  rollout in ten their sign is the opposite of reward − group mean. Something other than the group was the
+  baseline.
+* Would be: centring on the batch gives at least `chance + 0.15 + 0.8/√B` (at most a half) of the rollouts
+another
+  sign than centring on the group. `chance = arccos(√(1 − 1/n))/π` is what equally hard prompts in groups of n
+  give (11 % for n = 8, 25 % for n = 2); the rest keeps small batches and prompts of ordinary difficulty
+  quiet.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from app.findings.finding import Finding, Severity, report
+from app.findings.view import Bools, Floats, GroupStatistics, View, group_statistics
+from app.formatting import percent, plural
+
+RECORDED_SHARE = 0.1
+MARGIN, SMALL = 0.15, 0.8
+LEAST = 8
+SAME = 1e-6  # spread of recorded advantages in a rollout, relative to their size, that counts as one number
+
+
+def check(view: View) -> dict[str, Any] | None:
+    if not view.uses_groups:
+        return None
+    groups = group_statistics(view.reward, view.group, view.groups)
+    compared = view.scored & groups.differing[view.group]
+    if compared.sum() < LEAST:
+        return None
+    centred = np.where(compared, view.reward - groups.mean[view.group], np.nan)
+    return _recorded(view, groups, centred) or _would_be(view, groups, centred)
+
+
+def _recorded(view: View, groups: GroupStatistics, centred: Floats) -> dict[str, Any] | None:
+    given = _one_per_rollout(view)
+    both = given & np.isfinite(centred) & (view.valid != 0)
+    if not both.any():
+        return None
+    flipped = np.flatnonzero(both & _opposite(view.advantage, centred))
+    share = flipped.size / int(both.sum())
+    if flipped.size < 2 or share < RECORDED_SHARE:
+        return None
+    return report(
+        view,
+        "critical",
+        f"{flipped.size} of {plural(int(both.sum()), 'rollout')} ({percent(share)}) have a recorded "
+        "advantage of the opposite sign to their reward minus the group's mean.",
+        explanation="Responses that beat their siblings are suppressed, or worse ones reinforced. The "
+        "recorded advantages were not centred on these groups: whitening over the batch or a rank, another "
+        "grouping of the rows, or another reward.",
+        remedy="Compare with the whitening scopes; check how the trainer grouped the rows and whether it "
+        "whitens after the group step.",
+        evidence={
+            "recorded": True,
+            "flipped": flipped.size,
+            "compared": int(both.sum()),
+            "share": share,
+            "winners_suppressed": int((centred[flipped] > 0).sum()),
+            "losers_reinforced": int((centred[flipped] < 0).sum()),
+        },
+        groups=np.unique(view.group[flipped]),
+        rollouts=flipped,
+    )
+
+
+def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str, Any] | None:
+    compared = np.isfinite(centred)
+    total = int(compared.sum())
+    overall = float(view.reward[view.scored].mean())
+    flipped = np.flatnonzero(compared & _opposite(view.reward - overall, centred))
+    n = float(np.median(groups.scored[groups.differing]))
+    chance = math.acos(math.sqrt(1 - 1 / n)) / math.pi
+    threshold = min(chance + MARGIN + SMALL / math.sqrt(total), 0.5)
+    share = flipped.size / total
+    # Of a pair exactly one can flip: half of all is the most there is, and few pairs reach it by chance.
+    if share < threshold or (n < 3 and total < 32):
+        return None
+    below = groups.differing & (groups.high < overall)
+    above = groups.differing & (groups.low > overall)
+    return report(
+        view,
+        _severity(view),
+        f"{flipped.size} of {plural(total, 'rollout')} ({percent(share)}) would change sign if advantages "
+        "were whitened over the batch instead of within each group.",
+        explanation=f"Prompts differ more than their responses do: in {plural(int(below.sum()), 'group')} "
+        f"even the best response is below the batch mean and would be suppressed, in {int(above.sum())} even "
+        f"the worst is above it and would be reinforced. Equally hard prompts give about {percent(chance)} "
+        f"for groups of {n:g}.",
+        remedy="Centre on the group before any whitening over the batch (and whiten per task where tasks "
+        "differ); the whitening page shows every scope.",
+        evidence={
+            "recorded": False,
+            "flipped": flipped.size,
+            "compared": total,
+            "share": share,
+            "share_by_chance": chance,
+            "threshold": threshold,
+            "groups_all_below_batch_mean": int(below.sum()),
+            "groups_all_above_batch_mean": int(above.sum()),
+            "batch_mean": overall,
+        },
+        groups=np.unique(view.group[flipped]),
+        rollouts=flipped,
+    )
+
+
+def _severity(view: View) -> Severity:
+    """It matters more where nothing recorded says that the groups were the baseline."""
+    return "info" if _one_per_rollout(view).any() else "warning"
+
+
+def _one_per_rollout(view: View) -> Bools:
+    """`[B]` an advantage is recorded, and it is one number for the whole rollout."""
+    given = np.isfinite(view.advantage)
+    spread = view.tokens.advantage_spread
+    if spread is not None:
+        given &= ~(spread > SAME * np.maximum(np.abs(view.advantage), 1e-9))
+    return given
+
+
+def _opposite(one: Floats, other: Floats) -> Bools:
+    """`[B]` one is positive and the other negative; within rounding of 0 counts as neither."""
+    with np.errstate(invalid="ignore"):
+        tiny = 1e-9 * max(1.0, float(np.nanmax(np.abs(other), initial=0.0)))
+        return ((one > tiny) & (other < -tiny)) | ((one < -tiny) & (other > tiny))
+
+
+FINDING = Finding("sign_flips", "Whitening changes the sign of advantages", check)

@@ -1,0 +1,54 @@
+"""Groups with a single scored rollout, or none: there is nothing to compare with.
+
+Silent where no group is needed (`View.uses_groups`).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from app.findings.finding import Finding, Severity, report
+from app.findings.view import View
+from app.formatting import percent, plural
+
+
+def check(view: View) -> dict[str, Any] | None:
+    if not view.uses_groups or not view.scored.any() or view.rollouts < 2:
+        return None
+    scored = np.bincount(view.group[view.scored], minlength=view.groups)
+    single, none = scored == 1, scored == 0
+    alone = np.flatnonzero(single | none)
+    everything = alone.size == view.groups
+    if alone.size == 0:
+        return None
+    share = alone.size / view.groups
+    severity: Severity = "critical" if everything else "warning" if share >= 0.1 else "info"
+    what = f"{alone.size} of {plural(view.groups, 'group')} ({percent(share)})"
+    if everything:
+        title = f"All {plural(view.groups, 'group')} have at most one scored rollout: the group key is "
+        "probably wrong."
+    else:
+        title = f"{what} {'has' if alone.size == 1 else 'have'} no sibling to compare with (at most one "
+        "scored rollout)."
+    return report(
+        view,
+        severity,
+        title,
+        explanation="Without a sibling there is no baseline. Some trainers then use the raw reward as the "
+        "advantage (verl's grpo: mean 0, std 1), some give 0, some NaN; a raw reward next to centred ones is "
+        "a push in one direction whatever the answer was.",
+        remedy="Check which column groups the rows (prompt text with a changing path or a fresh id for each "
+        "row makes every row its own group), or that the sampler asks for more than one response.",
+        evidence={
+            "groups": view.groups,
+            "groups_with_one_rollout": int((view.sizes == 1).sum()),
+            "groups_with_one_score": int(single.sum()),
+            "groups_with_no_score": int(none.sum()),
+            "share": share,
+        },
+        groups=alone,
+        rollouts=np.flatnonzero(np.isin(view.group, alone)),
+    )
+
+
+FINDING = Finding("singleton_groups", "Groups with a single scored rollout", check)

@@ -1,0 +1,92 @@
+"""A data source whose advantages are all of one sign once the batch is whitened as a whole.
+
+Of at least two data sources, one has four or more scored rollouts whose rewards are all on one side of the
+batch mean, although its own groups have winners and losers. For fewer than eleven rollouts that happens by
+chance, so the source's mean must then also be 2.6 standard errors away from the rest (two-sample t, unequal
+variances).
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from app.findings.finding import Finding, report
+from app.findings.view import Floats, View, group_statistics
+from app.formatting import number, plural, signed
+
+LEAST, CERTAIN, ERRORS = 4, 11, 2.6
+
+
+def check(view: View) -> dict[str, Any] | None:
+    scored = view.scored & (view.valid != 0)
+    if len(view.sources) < 2 or not view.grouped or scored.sum() < 2 * LEAST:
+        return None
+    groups = group_statistics(view.reward, view.group, view.groups)
+    overall = float(view.reward[scored].mean())
+    spread = float(view.reward[scored].std(ddof=1))
+    centred = view.reward - groups.mean[view.group]
+    found = [
+        s
+        for s in range(len(view.sources))
+        if _one_sided(view.reward[scored & (view.source == s)], overall)
+        and _both_signs(centred[scored & (view.source == s)])
+        and _apart(view.reward[scored & (view.source == s)], view.reward[scored & (view.source != s)])
+    ]
+    if not found or spread == 0:
+        return None
+    return _report(view, found, (view.reward - overall) / spread, overall, spread)
+
+
+def _report(view: View, found: list[int], whitened: Floats, overall: float, spread: float) -> dict[str, Any]:
+    rows = view.scored & np.isin(view.source, found)
+    worst = max(found, key=lambda s: int((view.source == s).sum()))
+    mine = whitened[view.scored & (view.source == worst)]
+    sign = "negative" if mine[0] < 0 else "positive"
+    name = view.sources[worst]
+    more = f" (and {plural(len(found) - 1, 'other data source')})" if len(found) > 1 else ""
+    return report(
+        view,
+        "warning",
+        f"Whitened over the batch, all {plural(mine.size, 'rollout')} of data source {name!r} would get a "
+        f"{sign} advantage (mean {signed(float(mine.mean()))}){more}.",
+        explanation=f"The batch mean ({number(overall)}, std {number(spread)}, ddof 1) stands for the "
+        f"mixture of tasks, not for {name!r}: its best responses are pushed the same way as its worst, and "
+        "the step learns which task it was given instead of how to answer.",
+        remedy="Centre within each prompt group first, or whiten per data source; or bring the rewards of "
+        "the tasks to one scale.",
+        evidence={
+            "batch_mean": overall,
+            "batch_std_ddof1": spread,
+            "data_sources": {
+                view.sources[s]: {
+                    "rollouts": int((view.scored & (view.source == s)).sum()),
+                    "mean_reward": float(view.reward[view.scored & (view.source == s)].mean()),
+                    "mean_whitened": float(whitened[view.scored & (view.source == s)].mean()),
+                    "sign": "negative" if whitened[view.scored & (view.source == s)][0] < 0 else "positive",
+                }
+                for s in found
+            },
+        },
+        groups=np.unique(view.group[rows]),
+        rollouts=np.flatnonzero(rows),
+    )
+
+
+def _one_sided(rewards: Floats, overall: float) -> bool:
+    return rewards.size >= LEAST and bool((rewards < overall).all() or (rewards > overall).all())
+
+
+def _both_signs(centred: Floats) -> bool:
+    tiny = 1e-9 * max(1.0, float(np.abs(centred).max()))
+    return bool((centred > tiny).any() and (centred < -tiny).any())
+
+
+def _apart(own: Floats, rest: Floats) -> bool:
+    if own.size >= CERTAIN or rest.size < 2:
+        return own.size >= CERTAIN
+    error = math.sqrt(own.var(ddof=1) / own.size + rest.var(ddof=1) / rest.size)
+    return bool(abs(own.mean() - rest.mean()) > ERRORS * error)
+
+
+FINDING = Finding("task_offset", "A task is all of one sign under batch whitening", check)

@@ -1,0 +1,54 @@
+"""Groups whose rewards are all the same: every estimator that compares siblings gives them advantage 0."""
+
+from typing import Any
+
+import numpy as np
+
+from app.findings.finding import Finding, Severity, report
+from app.findings.view import View, group_statistics
+from app.formatting import percent, plural
+
+#: Some solved and some hopeless prompts are normal; from these shares of groups on they are not.
+WARNING, CRITICAL = 0.25, 0.5
+
+
+def check(view: View) -> dict[str, Any] | None:
+    if not view.grouped:
+        return None
+    groups = group_statistics(view.reward, view.group, view.groups)
+    constant = np.flatnonzero(groups.constant)
+    compared = int((groups.scored >= 2).sum())
+    if constant.size == 0:
+        return None
+    share = constant.size / compared
+    severity: Severity = "critical" if share > CRITICAL else "warning" if share >= WARNING else "info"
+    levels = groups.mean[constant]
+    lowest, highest = np.nanmin(view.reward), np.nanmax(view.reward)
+    scored = view.reward[view.scored]
+    spread = float(scored.std(ddof=1)) if scored.size > 1 else float("nan")
+    return report(
+        view,
+        severity,
+        f"{constant.size} of {plural(compared, 'group')} ({percent(share)}) "
+        f"{'has' if constant.size == 1 else 'have'} rewards that are all equal: no learning signal.",
+        explanation="Their rollouts differ from the group mean by 0, so GRPO, RLOO and Dr. GRPO give every "
+        "one of them advantage 0; they cost generation and still sit in the loss denominator and the KL "
+        "term. Spread between prompts does not help: only spread within a prompt trains.",
+        remedy="Filter or resample such prompts (dynamic sampling), mix in prompts of middle difficulty, or "
+        "raise the number of samples per prompt.",
+        evidence={
+            "constant_groups": constant.size,
+            "compared_groups": compared,
+            "share": share,
+            "at_lowest_reward": int((levels == lowest).sum()) if lowest < highest else 0,
+            "at_highest_reward": int((levels == highest).sum()) if lowest < highest else 0,
+            "rollouts": int(np.isin(view.group, constant).sum()),
+            "std_over_rollouts_ddof1": spread,
+            "mean_std_within_groups_ddof1": float(np.nanmean(groups.std[groups.scored >= 2])),
+        },
+        groups=constant,
+        rollouts=np.flatnonzero(np.isin(view.group, constant)),
+    )
+
+
+FINDING = Finding("zero_variance_groups", "Groups whose rewards are all equal", check)
