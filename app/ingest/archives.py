@@ -23,7 +23,9 @@ class Member:
 
 
 def is_archive(path: Path, head: bytes) -> bool:
-    """Whether the file is a ZIP of files to read: not numpy's .npz, PyTorch's .pt, a workbook or an Inspect log."""
+    """Whether the file is a ZIP of files to read: not numpy's .npz, PyTorch's .pt, a workbook or an Inspect
+    log.
+    """
     if not head.startswith(b"PK\x03\x04"):
         return False
     names = member_names(path)
@@ -93,7 +95,9 @@ def _ignored(name: str) -> bool:
 
 
 def safe_name(name: str) -> str:
-    """The member's name as shown: no drive, no leading slash, no "..", no control characters, at most 255 long."""
+    """The member's name as shown: no drive, no leading slash, no "..", no control characters, at most 255
+    long.
+    """
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".", "..")]
     if len(parts) > 1 and parts[0].endswith(":"):
         parts = parts[1:]

@@ -114,7 +114,7 @@ def _cut_prompt(record: Rollout, arrays: dict[str, NDArray[Any]], notes: Notes) 
 def _token_texts(row: int, value: Any, notes: Notes) -> list[str] | None:
     if value is None:
         return None
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+    if isinstance(value, list) and set(map(type, value)) <= {str}:
         return value
     notes.warn(row, "response_tokens", "unusable_values", "response_tokens is not a list of texts; left out")
     return None
@@ -177,7 +177,8 @@ def _json_object(text: str) -> Any:
 
 
 def reward_components(row: int, value: Any, notes: Notes) -> dict[str, float | None] | None:
-    """Rewards by the name of their function; null where one does not apply. A list of pairs is a Parquet map."""
+    """Rewards by the name of their function; null where one does not apply. A list of pairs is a Parquet map.
+    """
     if isinstance(value, list) and all(isinstance(item, tuple) and len(item) == 2 for item in value):
         value = dict(value)
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
 """Canonical npz: padded or ragged arrays; texts per row as unicode arrays; `metadata` a 0-d string with JSON.
 
-Members are read as streams, row by row and in step: neither a compressed nor a huge array is held whole. Object
-arrays are pickles and are never loaded.
+Members are read as streams, row by row and in step: neither a compressed nor a huge array is held whole.
+Object arrays are pickles and are never loaded.
 """
 
 import math
@@ -39,7 +39,9 @@ class _Member:
         self.shape, fortran, self.dtype = _npy_header(name, stream)
         expected = math.prod(self.shape) * self.dtype.itemsize
         if self.dtype.hasobject:
-            raise _LeftOut("is an object array (a pickle inside), which is never loaded; save texts as a unicode array")
+            raise _LeftOut(
+                "is an object array (a pickle inside), which is never loaded; save texts as a unicode array"
+            )
         if expected > size:
             raise _LeftOut(f"declares {expected:,} bytes but the file holds {size:,}")
         if self.dtype.itemsize > MAX_ITEM_BYTES:
@@ -67,7 +69,9 @@ class _Member:
         try:
             data = self._stream.read(size)
         except _BROKEN as error:
-            raise Unreadable(f"array {self.name} is damaged ({error}); copy the file again.", "npz_damaged") from None
+            raise Unreadable(
+                f"array {self.name} is damaged ({error}); copy the file again.", "npz_damaged"
+            ) from None
         if len(data) != size:
             raise Unreadable(f"array {self.name} ends early; copy the file again.", "npz_damaged")
         return data

@@ -1,4 +1,5 @@
-"""Canonical Parquet: columns named and typed as in the schema; batch metadata under the key `rollout_batch`."""
+"""Canonical Parquet: columns named and typed as in the schema; batch metadata under the key `rollout_batch`.
+"""
 
 import json
 from collections.abc import Iterator

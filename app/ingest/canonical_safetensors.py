@@ -1,4 +1,6 @@
-"""Canonical safetensors: padded or ragged arrays; `__metadata__` holds `rollout_batch` and, per row, `rows` as JSON."""
+"""Canonical safetensors: padded or ragged arrays; `__metadata__` holds `rollout_batch` and, per row, `rows`
+as JSON.
+"""
 
 import json
 import math
@@ -24,7 +26,8 @@ DTYPES: dict[str, str] = {
 
 
 class _Tensor:
-    """One tensor, read from the file as it is needed. bfloat16, which numpy lacks, becomes float32 (exactly)."""
+    """One tensor, read from the file as it is needed. bfloat16, which numpy lacks, becomes float32 (exactly).
+    """
 
     def __init__(self, path: Path, base: int, entry: dict[str, Any]) -> None:
         self._bf16 = entry["dtype"] == "BF16"
@@ -66,7 +69,9 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Name -> dtype, shape and place of each tensor, and where the tensors begin; checked by safetensors itself."""
+    """Name -> dtype, shape and place of each tensor, and where the tensors begin; checked by safetensors
+    itself.
+    """
     try:
         with safe_open(path, "np") as file:
             file.keys()
@@ -74,7 +79,9 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             length = int.from_bytes(stream.read(8), "little")
             return json.loads(stream.read(length)), 8 + length
     except (SafetensorError, OSError, ValueError, RecursionError):
-        message = "not a valid safetensors file: its header is damaged. Save it again with safetensors.save_file."
+        message = (
+            "not a valid safetensors file: its header is damaged. Save it again with safetensors.save_file."
+        )
         raise Unreadable(message, "not_safetensors") from None
 
 
@@ -85,7 +92,9 @@ def _tensors(path: Path, base: int, entries: dict[str, Any], notes: Notes) -> di
         if kind in DTYPES:
             found[name] = _Tensor(path, base, entries[name])
         else:
-            notes.warn(None, name, "unusable_values", f"{name} is of type {kind}, which is not read; save float32")
+            notes.warn(
+                None, name, "unusable_values", f"{name} is of type {kind}, which is not read; save float32"
+            )
     return found
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+import orjson
+
 from app.ingest.notes import LISTED, listed
 from app.ingest.options import Options
 from app.ingest.record import Problem, Rollout
@@ -18,7 +20,7 @@ def digest(rollout: Rollout) -> str:
     """32 hexadecimal digits over everything that the row recorded, and over nothing else."""
     state = hashlib.sha256()
     recorded = {name: value for name in _FIELDS if (value := getattr(rollout, name)) is not None}
-    state.update(json.dumps(recorded, sort_keys=True, default=str).encode())
+    state.update(_encoded(recorded))
     arrays = (
         rollout.tokens if rollout.prompt_ids is None else rollout.tokens | {"prompt_ids": rollout.prompt_ids}
     )
@@ -29,11 +31,22 @@ def digest(rollout: Rollout) -> str:
     return state.hexdigest()[:32]
 
 
+def _encoded(recorded: dict[str, Any]) -> bytes:
+    """The same bytes for the same values. orjson writes NaN as null, so any null is written by `json`
+    instead.
+    """
+    try:
+        fast = orjson.dumps(recorded, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # a lone surrogate, a number past 64 bits, a key that is no text
+        fast = b"null"
+    return json.dumps(recorded, sort_keys=True, default=str).encode() if b"null" in fast else fast
+
+
 class Duplicates:
     """Keeps or drops exact repeats, as asked; 16 bytes and a number are kept of each row.
 
-    Unasked, a repeat is dropped only where the row says which sample it is (sample id or index, rollout id): two
-    rows of a bare text dump may be two samples that happened to come out alike, and count twice.
+    Unasked, a repeat is dropped only where the row says which sample it is (sample id or index, rollout id):
+    two rows of a bare text dump may be two samples that happened to come out alike, and count twice.
     """
 
     def __init__(self, options: Options) -> None:

@@ -1,4 +1,6 @@
-"""The formats that are read. A test proves that no two claim the same file; should they, the narrower stands first."""
+"""The formats that are read. A test proves that no two claim the same file; should they, the narrower stands
+first.
+"""
 
 from app.ingest import (
     canonical_jsonl,

@@ -1,12 +1,13 @@
 """One line of JSON to a dict, fast: numeric lists become arrays without a Python number per value.
 
-pysimdjson first. Whatever it refuses (NaN, numbers past 64 bits, lone surrogates, control characters in text) goes to
-the standard library. Its traps, each handled here: `as_buffer` flattens nested lists without a word; it gives
-the first of repeated keys where every other parser gives the last; it accepts 1,024 levels.
+pysimdjson first. Whatever it refuses (NaN, numbers past 64 bits, lone surrogates, control characters in text)
+goes to the standard library. Its traps, each handled here: `as_buffer` flattens nested lists without a word;
+it gives the first of repeated keys where every other parser gives the last; it accepts 1,024 levels.
 """
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,8 @@ _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
 class Overflow(float):
-    """A number that JSON wrote in digits but float64 cannot hold, such as 1e400. `text` is what was written."""
+    """A number that JSON wrote in digits but float64 cannot hold, such as 1e400. `text` is what was written.
+    """
 
     text: str
 
@@ -43,41 +45,58 @@ class TooDeep(Exception):
 
 @dataclass(slots=True)
 class Row:
-    """`fields` holds arrays for per-token fields, Python values for the rest. `repeated`: keys given twice."""
+    """`fields` holds arrays for per-token fields, Python values for the rest. `repeated`: keys given twice.
+    """
 
     fields: dict[str, Any]
     repeated: list[str] = field(default_factory=list)
     bad_bytes: int = 0  # bytes that are not UTF-8 and were replaced
 
 
-def parse(parser: Any, line: bytes, depth: int) -> Row:
+def parse(parser: simdjson.Parser, line: bytes, depth: int) -> Row:
     """The fields of one row. Raises NotJson or TooDeep; never anything else, whatever the bytes."""
-    if line.count(b"[") + line.count(b"{") > depth and deeper_than(line, depth):
-        raise TooDeep
     try:
-        return _fast(parser, line)
+        row = _fast(parser, line)
     except (ValueError, RuntimeError, TypeError, MemoryError):
-        # Out of its handler, so that no traceback keeps the refused document (and with it the parser) busy.
-        pass
-    return _slow(line)
+        row = None  # no traceback may keep the refused document, and with it the parser, busy
+    if row is None:
+        if deeper_than(line, depth):
+            raise TooDeep
+        return _slow(line)
+    if any(_too_deep(value, depth - 1) for value in row.fields.values()):
+        raise TooDeep
+    return row
 
 
-def _fast(parser: Any, line: bytes) -> Row:
-    document = parser.parse(line)
+def _too_deep(value: Any, depth: int) -> bool:
+    """Whether lists and objects nest deeper than `depth`; at most `depth` calls deep itself."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return False
+    if depth < 1:
+        return True
+    if not {list, dict} & set(map(type, value)):
+        return False
+    return any(_too_deep(item, depth - 1) for item in value)
+
+
+def _fast(parser: simdjson.Parser, line: bytes) -> Row:
+    document: Any = parser.parse(line)
     if type(document) is not simdjson.Object:
         raise TypeError("not an object")
     check = _NESTED.search(line) is not None
     fields: dict[str, Any] = {}
-    for key, value in document.items():
+    keys = list(document.keys())
+    if len(set(keys)) != len(keys):
+        raise ValueError("repeated keys")
+    for key in keys:
+        value = document[key]
         kind = type(value)
         if kind is simdjson.Array:
             fields[key] = _list(key, value, check)
-        elif kind is simdjson.Object:
-            fields[key] = value.as_dict()
         else:
-            fields[key] = value
-    if len(fields) != len(document):
-        raise ValueError("repeated keys")
+            fields[key] = value.as_dict() if kind is simdjson.Object else value
     return Row(fields)
 
 
@@ -100,7 +119,8 @@ def _slow(line: bytes) -> Row:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(items)
         if len(found) != len(items):
-            repeated.extend(sorted({key for key, _ in items if sum(key == other for other, _ in items) > 1}))
+            counts = Counter(key for key, _ in items)
+            repeated.extend(key for key, count in counts.items() if count > 1)
         return found
 
     try:

@@ -1,4 +1,5 @@
-"""Rows of a text file as bytes, one at a time: the lines of a JSONL file, or the elements of one JSON array."""
+"""Rows of a text file as bytes, one at a time: the lines of a JSONL file, or the elements of one JSON array.
+"""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ _STRUCTURE = re.compile(rb'["\\\[\]{},]')
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`number` counts from 1, `data` is stripped of white space. `last`: the file ends in it without a line end."""
+    """`number` counts from 1, `data` is stripped of white space. `last`: the file ends in it without a line
+    end.
+    """
 
     number: int
     data: bytes
@@ -60,7 +63,8 @@ def _skip_line(stream: BinaryIO) -> None:
 def elements(stream: BinaryIO, limit: int) -> Iterator[Line]:
     """The elements of one JSON array, each as the bytes it was written in; memory for one element only.
 
-    An element past `limit` bytes ends the reading, marked `too_long`; one that the file cuts is marked `last`.
+    An element past `limit` bytes ends the reading, marked `too_long`; one that the file cuts is marked
+    `last`.
     """
     buffer, number = bytearray(), 0
     depth, start, at, in_string = 0, 0, 0, False

@@ -1,9 +1,11 @@
-"""What a row of an unreadable file looks like: the frameworks whose files are recognised by their keys alone."""
+"""What a row of an unreadable file looks like: the frameworks whose files are recognised by their keys alone.
+"""
 
 from collections.abc import Iterable
 from typing import Any
 
-#: (what to call it, keys that a row of it has). The first that fits names the file; the narrower stands first.
+#: (what to call it, keys that a row of it has). The first that fits names the file; the narrower stands
+#: first.
 SIGNATURES: tuple[tuple[str, frozenset[str]], ...] = tuple(
     (name, frozenset(keys.split()))
     for name, keys in (
@@ -22,6 +24,8 @@ SIGNATURES: tuple[tuple[str, frozenset[str]], ...] = tuple(
         ("an ms-swift completions file", "prompt completion advantages"),
         ("tinker-cookbook rollout summaries", "group_idx traj_idx total_reward"),
         ("a Trackio trace", "type trackio"),
+        ("ART trajectories", "group_index group_metadata messages"),
+        ("a verl offline generation", "prompt responses data_source"),
         ("an rLLM episode", "episode_id trajectories"),
         ("an rLLM batch summary", "num_episodes episode_files"),
         ("an Inspect evaluation log", "eval plan samples"),

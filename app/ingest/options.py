@@ -11,7 +11,8 @@ DUPLICATES = ("keep", "drop")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`group_by`: "prompt", "stride:N" or a column; `duplicates`: "drop" or "keep", None leaves it to the rows.
+    """`group_by`: "prompt", "stride:N" or a column; `duplicates`: "drop" or "keep", None leaves it to the
+    rows.
 
     `step`, `split` and `run` stand above what the file says. `format` is "auto" or the name of a format.
     """

@@ -1,4 +1,5 @@
-"""Parquet files as rows of fields: checked before anything is read, then batch by batch; lists become arrays."""
+"""Parquet files as rows of fields: checked before anything is read, then batch by batch; lists become arrays.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,8 @@ MAGIC = b"PAR1"
 BATCH_ROWS = 256
 #: A row group is decoded in whole columns; one that claims more than this is refused.
 MAX_ROW_GROUP_BYTES = 4 << 30
-#: Rows that a file may hold per byte before it is looked at as a bomb; honest rollouts need many bytes per row.
+#: Rows that a file may hold per byte before it is looked at as a bomb; honest rollouts need many bytes per
+#: row.
 MAX_ROWS_PER_BYTE = 1
 
 _FAILURES = (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError, OverflowError, TypeError)
@@ -57,7 +59,8 @@ def columns(source: Source) -> frozenset[str] | None:
 
 
 def check_size(file: pq.ParquetFile, settings: Settings, source: Source) -> None:
-    """What the footer declares, against the limits, before a value is decoded. Raises TooLarge or Unreadable."""
+    """What the footer declares, against the limits, before a value is decoded. Raises TooLarge or Unreadable.
+    """
     metadata = file.metadata
     if metadata.num_rows > settings.max_rows:
         raise TooLarge(
@@ -68,17 +71,22 @@ def check_size(file: pq.ParquetFile, settings: Settings, source: Source) -> None
     declared = sum(group.total_byte_size for group in groups)
     if declared > settings.max_expanded_bytes:
         limit = f"{settings.max_expanded_bytes:,} bytes (VANTAGE_MAX_EXPANDED_BYTES)"
-        raise TooLarge(f"{source.name} expands past the limit of {limit}; nothing of it was kept. Send it in parts.")
+        raise TooLarge(
+            f"{source.name} expands past the limit of {limit}; nothing of it was kept. Send it in parts."
+        )
     if any(group.total_byte_size > MAX_ROW_GROUP_BYTES for group in groups):
         raise TooLarge(f"{source.name} has a row group of more than 4 GiB; write it with smaller row groups.")
     names = file.schema_arrow.names
     if len(set(names)) != len(names):
         repeated = sorted({name for name in names if names.count(name) > 1})
-        raise Unreadable(f"column {', '.join(repeated)} is there twice; rename one of them.", "repeated_column")
+        raise Unreadable(
+            f"column {', '.join(repeated)} is there twice; rename one of them.", "repeated_column"
+        )
 
 
 def rows(file: pq.ParquetFile, source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each row's number from 1 and its fields that are not null. Raises Unreadable where the data is damaged."""
+    """Each row's number from 1 and its fields that are not null. Raises Unreadable where the data is damaged.
+    """
     number, total = 0, max(1, file.metadata.num_rows)
     size = source.path.stat().st_size if source.path is not None else 0
     batches = file.iter_batches(batch_size=BATCH_ROWS)

@@ -1,6 +1,8 @@
-"""From files to records: recognise, read, drop repeats, group. What a job iterates, and what a resumed job replays."""
+"""From files to records: recognise, read, drop repeats, group. What a job iterates, and what a resumed job
+replays.
+"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from app.errors import BadRequest, TooLarge
@@ -25,7 +27,7 @@ class Reading(Iterator[Item]):
     def __init__(self, files: Sequence[File], options: Options, settings: Settings) -> None:
         self.total = sum(file.path.stat().st_size for file in files)
         self._state = _State()
-        self._items = _read_files(files, options, settings, self._state)
+        self._items: Generator[Item] = _read_files(files, options, settings, self._state)
 
     def __next__(self) -> Item:
         return next(self._items)
@@ -52,10 +54,11 @@ class _State:
 def read_all(files: Sequence[File], options: Options, settings: Settings) -> Reading:
     """Iterate over `Header`s, `Rollout`s and `Problem`s of all files of an upload.
 
-    Each file that is read gives one `Header` (with `format`; `run` where the file or the caller names one) before
-    its rollouts. A file that cannot be read gives one `Problem` with severity "error" and no row. Every rollout has
+    Each file that is read gives one `Header` (with `format`; `run` where the file or the caller names one)
+    before its rollouts. A file that cannot be read gives one `Problem` with severity "error" and no row. Every rollout has
     a group id and a digest; repeats are dropped as asked. With several files, items carry `file`.
-    Raises BadRequest (an unknown format or rule) and TooLarge (a limit of the settings: nothing should be kept).
+    Raises BadRequest (an unknown format or rule) and TooLarge (a limit of the settings: nothing should be
+    kept).
     """
     if options.format not in ("auto", *(known.name for known in FORMATS)):
         names = ", ".join(known.name for known in FORMATS)
@@ -63,7 +66,9 @@ def read_all(files: Sequence[File], options: Options, settings: Settings) -> Rea
     return Reading(files, options, settings)
 
 
-def _read_files(files: Sequence[File], options: Options, settings: Settings, state: _State) -> Iterator[Item]:
+def _read_files(
+    files: Sequence[File], options: Options, settings: Settings, state: _State
+) -> Generator[Item]:
     pipeline = _Pipeline(options, settings)
     caps = Caps(settings)
     for file in files:

@@ -1,4 +1,5 @@
-"""What a format's reader yields: `Header`, `Rollout` and `Problem`. What a reader yields is what is stored."""
+"""What a format's reader yields: `Header`, `Rollout` and `Problem`. What a reader yields is what is stored.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from app.settings import Settings
 
 Severity = Literal["error", "warning", "info"]
 
-#: Per-token fields, as in the canonical schema. Float fields hold float64 or float32, ids int64, the mask uint8.
+#: Per-token fields, as in the canonical schema. Float fields hold float64 or float32, ids int64, the mask
+#: uint8.
 TOKEN_FIELDS = (
     "response_ids",
     "response_mask",
@@ -54,7 +56,9 @@ class Problem:
 
 @dataclass(slots=True)
 class Header:
-    """Metadata of the file. `raw` is kept with the batch (framework, run, adv_estimator, gamma, provenance …)."""
+    """Metadata of the file. `raw` is kept with the batch (framework, run, adv_estimator, gamma, provenance
+    …).
+    """
 
     run: str | None = None
     raw: dict[str, Any] = field(default_factory=dict)
@@ -68,8 +72,8 @@ class Rollout:
 
     Every array in `tokens` has the same length: one value per response token, masked tokens included.
     A value that was recorded as null inside a list is `storage.arrays.MISSING`, other non-finite values are
-    themselves. `row` counts from 1: the line of a JSONL file, the row of a table or tensor. From `read_all` every
-    rollout has a `group_id`; where it was not recorded, `derived["group_id"]` names the rule. `digest` is equal
+    themselves. `row` counts from 1: the line of a JSONL file, the row of a table or tensor. From `read_all`
+    every rollout has a `group_id`; where it was not recorded, `derived["group_id"]` names the rule. `digest` is equal
     for rows that recorded exactly the same.
     """
 
@@ -139,9 +143,9 @@ class File:
 class Source:
     """One unwrapped file to read: `open` gives its bytes from the start, already decompressed and bounded.
 
-    `path` is set where the file lies on disk as it is (Parquet and safetensors need to seek). `head` is its first
-    64 KiB, for sniffing. `position` counts the *spooled* bytes consumed so far (for progress); a reader that does
-    not use `open` tells `report` how far it got.
+    `path` is set where the file lies on disk as it is (Parquet and safetensors need to seek). `head` is its
+    first 64 KiB, for sniffing. `position` counts the *spooled* bytes consumed so far (for progress); a reader
+    that does not use `open` tells `report` how far it got.
     """
 
     name: str

@@ -1,10 +1,173 @@
-"""What a file is that no format reads, in one sentence with a remedy. Nothing is unpickled or imported."""
+"""What a file is that no format reads: one sentence, and what to do. Nothing of it is run, imported or
+unpickled.
+"""
 
-from app.ingest.record import Problem, Source
+import re
+import zipfile
+from collections.abc import Callable
+
+from app.ingest import parquet
+from app.ingest.archives import member_names, zip_kind
+from app.ingest.looks import looks_like_columns, names
+from app.ingest.pickles import MAX_BYTES, culprit, globals_of, torch_pickle
+from app.ingest.record import Problem, Source, Unreadable
+from app.ingest.refuse_text import explain_text
 from app.settings import Settings
+
+ACCEPTED = (
+    "Files that are read: canonical JSONL, Parquet, safetensors and npz, verl rollout dumps (JSONL), TRL completions "
+    "(Parquet); each also as gzip, zstd or in a zip."
+)
+SAVE_TENSORS = "save a dict of tensors with safetensors.torch.save_file instead, or rows as JSONL"
+
+#: Beginnings of files that are recognised and not read: (bytes, code, sentence).
+BEGINNINGS: tuple[tuple[bytes, str, str], ...] = (
+    (b"ARROW1", "arrow", "this is an Arrow IPC file; save the table as Parquet."),
+    (
+        b"\xff\xff\xff\xff",
+        "arrow",
+        "this is an Arrow stream, as datasets.save_to_disk writes it; save the table as Parquet.",
+    ),
+    (
+        b"\x93NUMPY",
+        "npy",
+        "this is a single array without a name (.npy); save named arrays with numpy.savez.",
+    ),
+    (b"SQLite format 3\0", "sqlite", "this is an SQLite database; export its table of rollouts as JSONL."),
+    (
+        b"version https://git-lfs",
+        "git_lfs",
+        "this is a Git LFS pointer, not the file itself; run git lfs pull first.",
+    ),
+    (b"\x89HDF", "hdf5", "this is an HDF5 file; save the arrays with safetensors or numpy.savez."),
+    (b"BZh", "compression", "this is compressed with bzip2; use gzip or zstd."),
+    (b"\xfd7zXZ", "compression", "this is compressed with xz; use gzip or zstd."),
+    (b"7z\xbc\xaf", "compression", "this is a 7z archive; use zip, gzip or zstd."),
+    (b"Rar!", "compression", "this is a RAR archive; use zip, gzip or zstd."),
+    (b"%PDF", "not_rollouts", "this is a PDF document, not rollouts."),
+    (b"\x7fELF", "not_rollouts", "this is a program, not rollouts."),
+    (b"MZ", "not_rollouts", "this is a program, not rollouts."),
+    (b"\x89PNG", "not_rollouts", "this is a picture, not rollouts."),
+    (b"\xff\xd8\xff", "not_rollouts", "this is a picture, not rollouts."),
+    (b"\xff\xfe", "utf16", "this is UTF-16 text; save it as UTF-8."),
+    (b"\xfe\xff", "utf16", "this is UTF-16 text; save it as UTF-8."),
+)
+_OLD_PICKLE = re.compile(rb"c[\w.]+\n[\w.]+\n|\(dp?0?\n|\(lp?0?\n")
+
+Explanation = tuple[str, str]  # code, sentence
 
 
 def explain(source: Source, settings: Settings) -> Problem:
-    if not source.head:
-        return Problem(f"{source.name}: the file is empty (0 bytes).", "empty", "error")
-    return Problem(f"{source.name}: not recognised.", "unknown_format", "error")
+    """The one problem that says what the file is and what its owner can do."""
+    for look in LOOKS:
+        if (found := look(source, settings)) is not None:
+            code, sentence = found
+            return Problem(f"{source.name}: {sentence}", code, "error")
+    return Problem(
+        f"{source.name}: this is a binary file of unknown kind. {ACCEPTED}", "unknown_format", "error"
+    )
+
+
+def _empty(source: Source, settings: Settings) -> Explanation | None:
+    return None if source.head else ("empty", "the file is empty (0 bytes).")
+
+
+def _beginning(source: Source, settings: Settings) -> Explanation | None:
+    for begin, code, sentence in BEGINNINGS:
+        if source.head.startswith(begin):
+            return code, sentence
+    if source.head[257:262] == b"ustar":
+        return "tar", "this is a tar archive; pack the files as zip, or send them together."
+    return None
+
+
+def _zip(source: Source, settings: Settings) -> Explanation | None:
+    if not source.head.startswith(b"PK") or source.path is None:
+        return None
+    members = member_names(source.path)
+    if members is None:
+        return "zip_damaged", "the ZIP archive is damaged or incomplete; copy it again."
+    match zip_kind(members):
+        case "workbook":
+            return (
+                "workbook",
+                f"this is a spreadsheet workbook; export the rows as JSONL or Parquet. {ACCEPTED}",
+            )
+        case "inspect":
+            return (
+                "looks_like",
+                f"this looks like an Inspect evaluation log, which is not read yet. {ACCEPTED}",
+            )
+        case "torch":
+            with zipfile.ZipFile(source.path) as archive:
+                return _torch(torch_pickle(archive))
+    return "zip_damaged", "the ZIP archive holds no file that can be read."
+
+
+def _torch(data: bytes | None) -> Explanation:
+    found = None if data is None else culprit(globals_of(data))
+    if found is None:
+        return "torch", f"this is a PyTorch file (torch.save), which is not read yet: {SAVE_TENSORS}."
+    name, acts = found
+    if acts:
+        return "pickle", f"this PyTorch file wants to call {name}; refused, nothing of it was run."
+    return (
+        "pickle",
+        f"this file holds a Python object of {name}, which cannot be opened safely: {SAVE_TENSORS}.",
+    )
+
+
+def _pickle(source: Source, settings: Settings) -> Explanation | None:
+    head = source.head
+    if not (
+        head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+    ) and not _OLD_PICKLE.match(head):
+        return None
+    with source.open() as stream:
+        found = culprit(globals_of(stream.read(MAX_BYTES)))
+    if found is None:
+        return "pickle", f"this is a Python pickle, which is never opened: {SAVE_TENSORS}."
+    name, acts = found
+    if acts:
+        return "pickle", f"this pickle wants to call {name}; refused, nothing of it was run."
+    return (
+        "pickle",
+        f"this is a pickled Python object of {name}, which cannot be opened safely: {SAVE_TENSORS}.",
+    )
+
+
+def _parquet(source: Source, settings: Settings) -> Explanation | None:
+    if not source.head.startswith(parquet.MAGIC):
+        return None
+    try:
+        with parquet.opened(source) as file:
+            columns, rows = file.schema_arrow.names, file.metadata.num_rows
+    except Unreadable as error:
+        return error.code, str(error)
+    if rows > settings.max_rows:
+        limit = f"at most {settings.max_rows:,} are read at once (VANTAGE_MAX_ROWS)"
+        return (
+            "too_many_rows",
+            f"this Parquet file declares {rows:,} rows with columns {names(columns)}; {limit}.",
+        )
+    if (known := looks_like_columns(columns)) is not None:
+        return "looks_like", f"this looks like {known}, which is not read yet. {ACCEPTED}"
+    message = (
+        f"this Parquet file has the columns {names(columns)}, but no response or response_ids. {ACCEPTED}"
+    )
+    return "no_response", message
+
+
+def _text(source: Source, settings: Settings) -> Explanation | None:
+    found = explain_text(source, settings)
+    return None if found is None else (found[0], found[1].replace("{ACCEPTED}", ACCEPTED))
+
+
+LOOKS: tuple[Callable[[Source, Settings], Explanation | None], ...] = (
+    _empty,
+    _beginning,
+    _zip,
+    _pickle,
+    _parquet,
+    _text,
+)

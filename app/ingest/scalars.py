@@ -84,7 +84,7 @@ def integer(row: int, name: str, value: Any, notes: Notes) -> int | None:
     if value is None:
         return None
     if type(value) is int:
-        whole: int | None = value
+        whole = value
     elif isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
         whole = int(value)
         notes.tally(row, name, "read_as_integer", f"{name} is text; read as a whole number")

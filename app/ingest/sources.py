@@ -1,4 +1,6 @@
-"""From a file as handed over to what readers see: compression and archives undone, within limits, nothing run."""
+"""From a file as handed over to what readers see: compression and archives undone, within limits, nothing
+run.
+"""
 
 import io
 import os
@@ -45,7 +47,8 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """One wrapping of the file. `path` is where its bytes lie on disk, if they do; `depth` counts wrappings."""
+    """One wrapping of the file. `path` is where its bytes lie on disk, if they do; `depth` counts wrappings.
+    """
 
     name: str
     open: Callable[[], BinaryIO]
@@ -62,7 +65,8 @@ class _Context:
 
 
 def unwrap(file: File, settings: Settings, caps: Caps | None = None) -> Iterator[Source | Problem]:
-    """Every file inside `file`, one after the other; each is closed (and deleted, if temporary) before the next.
+    """Every file inside `file`, one after the other; each is closed (and deleted, if temporary) before the
+    next.
 
     `caps` is shared by the files of one upload. Raises TooLarge where something expands past a limit.
     """
@@ -144,7 +148,9 @@ def looks_like_safetensors(head: bytes) -> bool:
 
 @contextmanager
 def _on_disk(layer: _Layer, settings: Settings) -> Iterator[tuple[Path, DamagedStream | None]]:
-    """The expanded bytes in a temporary file beside the spool (or in the system's folder), deleted at the end."""
+    """The expanded bytes in a temporary file beside the spool (or in the system's folder), deleted at the
+    end.
+    """
     folder = settings.spool_dir if settings.spool_dir.is_dir() else None
     handle, name = tempfile.mkstemp(prefix="expanded-", dir=folder)
     broken = None

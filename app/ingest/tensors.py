@@ -1,4 +1,5 @@
-"""Whole-batch tensors as rows: padded [B, T] with `response_lengths`, or ragged with `response_offsets` [B + 1].
+"""Whole-batch tensors as rows: padded [B, T] with `response_lengths`, or ragged with `response_offsets` [B +
+1].
 
 Every array is read front to back in step, a few rows at a time, so memory does not grow with the batch.
 """
@@ -50,7 +51,9 @@ def rows(
     spans = _spans(arrays, small, count, notes)
     singles = _singles(arrays, count, notes)
     if texts is not None and len(texts) != count:
-        notes.warn(None, "rows", "length_mismatch", f"rows has {len(texts)} entries for {count} rows; left out")
+        notes.warn(
+            None, "rows", "length_mismatch", f"rows has {len(texts)} entries for {count} rows; left out"
+        )
         texts = None
     yield from notes.drain()
     for start in range(0, count, CHUNK):
@@ -76,7 +79,9 @@ def _row(
             continue
         length, width = int(span.lengths[index]), arrays[name].shape[1]
         if not 0 <= length <= width:
-            message = f"row {number}: its length is {length}, but {name} is {width} wide; the row was not taken"
+            message = (
+                f"row {number}: its length is {length}, but {name} is {width} wide; the row was not taken"
+            )
             yield Problem(message, "length_mismatch", "error", number, name)
             return
     item = canonical.rollout(number, fields, alignment, notes)
@@ -94,7 +99,9 @@ def _row_count(arrays: Mapping[str, Array], small: dict[str, NDArray[np.int64]])
     if "response_offsets" in small:
         offsets = small["response_offsets"]
         if not offsets.size or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-            raise Unreadable("response_offsets does not rise from 0; save cumulative token counts.", "bad_layout")
+            raise Unreadable(
+                "response_offsets does not rise from 0; save cumulative token counts.", "bad_layout"
+            )
         return offsets.size - 1
     if "response_lengths" in small:
         return small["response_lengths"].size

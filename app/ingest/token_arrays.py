@@ -169,7 +169,9 @@ def _mask(array: NDArray[Any]) -> NDArray[Any]:
 def same_length(
     row: int, arrays: dict[str, NDArray[Any]], tokens: list[str] | None, notes: Notes
 ) -> tuple[dict[str, NDArray[Any]], list[str] | None]:
-    """Only the arrays with as many values as `response_ids` has (else `response_tokens`, the mask, the majority)."""
+    """Only the arrays with as many values as `response_ids` has (else `response_tokens`, the mask, the
+    majority).
+    """
     sizes = {name: array.shape[0] for name, array in arrays.items()}
     if tokens is not None:
         sizes["response_tokens"] = len(tokens)
@@ -190,7 +192,8 @@ def same_length(
 
 
 def fill_nonfinite(row: int, fields: dict[str, Any], listing: Any, notes: Notes) -> None:
-    """Put back what `_nonfinite` lists: {"field": {"0": "-Infinity"}}, or {"reward": "NaN"} for one number."""
+    """Put back what `_nonfinite` lists: {"field": {"0": "-Infinity"}}, or {"reward": "NaN"} for one number.
+    """
     if not isinstance(listing, dict):
         notes.warn(row, "_nonfinite", "bad_nonfinite", "_nonfinite is not an object; ignored")
         return

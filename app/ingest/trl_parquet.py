@@ -1,8 +1,9 @@
 """TRL's completions Parquet (`log_completions=True`): completions/completions_{step:05d}.parquet.
 
-Columns: step, prompt, completion (text or chat messages), one double column per reward function, what the user
-logged besides, advantage. The file has no total reward (the weights are in the trainer's configuration) and no
-group id: rewards are summed with weights 1 and groups are runs of identical prompts; both are named as derived.
+Columns: step, prompt, completion (text or chat messages), one double column per reward function, what the
+user logged besides, advantage. The file has no total reward (the weights are in the trainer's configuration)
+and no group id: rewards are summed with weights 1 and groups are runs of identical prompts; both are named as
+derived.
 """
 
 import re
@@ -49,7 +50,9 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
 
 
 def reward_columns(schema: pa.Schema) -> list[str]:
-    """The double columns that follow the completion: TRL writes its reward functions there, before what users log."""
+    """The double columns that follow the completion: TRL writes its reward functions there, before what users
+    log.
+    """
     names: list[str] = []
     for field in schema:
         if field.name in FIXED:
@@ -78,8 +81,12 @@ def _rollout(row: int, fields: dict[str, Any], rewards: list[str], notes: Notes)
     record.advantage = scalars.number(row, "advantage", fields.get("advantage"), notes)
     if rewards:
         components = {name: fields.get(name) for name in rewards}
-        record.reward_components = {name: scalars.number(row, name, components[name], notes) for name in rewards}
-        scored = [value for value in record.reward_components.values() if value is not None and value == value]
+        record.reward_components = {
+            name: scalars.number(row, name, components[name], notes) for name in rewards
+        }
+        scored = [
+            value for value in record.reward_components.values() if value is not None and value == value
+        ]
         if scored:
             record.reward = sum(scored)
             record.derived["reward"] = REWARD_RULE

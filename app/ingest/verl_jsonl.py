@@ -1,7 +1,8 @@
-"""verl's rollout dumps (`trainer.rollout_data_dir`, `trainer.validation_data_dir`): {step}.jsonl, one row per sample.
+"""verl's rollout dumps (`trainer.rollout_data_dir`, `trainer.validation_data_dir`): {step}.jsonl, one row per
+sample.
 
-The legacy trainer writes no group id and shuffles rows: groups are identical prompts of a step, named as derived.
-The v1 trainer writes uid = {prompt uuid}_{session}_{output}: the group stands before the last two "_". Neither writes
+The legacy trainer writes no group id and shuffles rows: groups are identical prompts of a step, named as
+derived. The v1 trainer writes uid = {prompt uuid}_{session}_{output}: the group stands before the last two "_". Neither writes
 ids, masks, log-probs or advantages. `score` is before any KL penalty.
 """
 
@@ -79,7 +80,9 @@ def _set_group(record: Rollout, uid: Any) -> None:
 def _is_parts(value: Any) -> bool:
     """Whether an extra names the parts of a reward: an object of nothing but numbers."""
     numbers = (int, float, type(None))
-    return isinstance(value, dict) and bool(value) and all(isinstance(part, numbers) for part in value.values())
+    return (
+        isinstance(value, dict) and bool(value) and all(isinstance(part, numbers) for part in value.values())
+    )
 
 
 def _set_split(record: Rollout, validation: bool) -> None:

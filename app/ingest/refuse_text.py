@@ -1,0 +1,122 @@
+"""What a text file is that no format reads: a web page, Python's repr, a CSV, a log, other frameworks' rows.
+"""
+
+import html
+import json
+import re
+from typing import Any
+
+from app.ingest import jsonl
+from app.ingest.json_rows import deeper_than
+from app.ingest.looks import looks_like, names
+from app.ingest.record import Source
+from app.settings import Settings
+
+WHOLE = 16 << 20  # a single JSON document is looked into up to this size
+READS = "{ACCEPTED}"
+_TITLE = re.compile(rb"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_REPR = re.compile(r"\s*[\[(]?\s*\{\s*'[^'\n]{1,80}'\s*:")
+_NOT_TEXT = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
+
+
+def explain_text(source: Source, settings: Settings) -> tuple[str, str] | None:
+    """(code, sentence), or None where this is no text. "{ACCEPTED}" stands for the formats that are read."""
+    head = source.head.removeprefix(b"\xef\xbb\xbf")
+    begin = head.lstrip()
+    if not begin.strip(b"\0"):
+        return "no_rows", "no rows: the file holds only blank lines."
+    if begin[:1] == b"<" and re.match(rb"<(!doctype html|html|head|body|\?xml)", begin, re.IGNORECASE):
+        return "html", _page(head)
+    row = jsonl.first_row(source, settings)
+    row = _document(source) if row is None else row
+    if row is not None:
+        return _rows(row)
+    if len(_NOT_TEXT.findall(head)) * 50 > len(head):
+        return None
+    text = head.decode(errors="replace")
+    if _REPR.match(text):
+        message = "this is Python repr, not JSON; write it with json.dumps (one object per line)."
+        return "python_repr", message
+    return _log(text) or _table(text) or _json_damaged(source, settings, begin) or _prose()
+
+
+def _page(head: bytes) -> str:
+    found = _TITLE.search(head)
+    title = " ".join(html.unescape(found[1].decode(errors="replace")).split())[:120] if found else "none"
+    return (
+        f"this is an HTML page (title: {title}), not rollouts — the download probably needed a login. "
+        "Download it again and look at its first line."
+    )
+
+
+def _document(source: Source) -> dict[str, Any] | None:
+    """The fields of a file that is one JSON object over many lines."""
+    if not source.head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        return None
+    with source.open() as stream:
+        data = stream.read(WHOLE + 1)
+    if len(data) > WHOLE or deeper_than(data, 64):
+        return None
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _rows(row: dict[str, Any]) -> tuple[str, str]:
+    known = looks_like(row)
+    if known is not None:
+        return "looks_like", f"this looks like {known}, which is not read yet. {READS}"
+    message = f"the rows have the fields {names(row)}, but no response or response_ids, so they are no rollouts. {READS}"
+    return "no_response", message
+
+
+def _table(text: str) -> tuple[str, str] | None:
+    """A CSV: every one of its first lines outside quotes has the header's separators."""
+    header = text.split("\n", 1)[0]
+    if header.startswith(("{", "[")):
+        return None
+    for separator, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
+        cells = [cell.strip().strip('"') for cell in header.rstrip("\r").split(separator)]
+        if len(cells) > 1 and all(re.fullmatch(r"[\w .\-/]{1,64}", cell) for cell in cells):
+            commas = "; its decimal commas make lists ambiguous" if re.search(r"\d,\d+[;\t\]]", text) else ""
+            message = (
+                f"this looks like a CSV with {len(cells)} columns separated by {name} ({names(cells)}), which is not "
+                f"read: lists per token cannot be trusted from a spreadsheet{commas}. Write the rows as JSONL, "
+                f'for example df.to_json(path, orient="records", lines=True). {READS}'
+            )
+            return "csv", message
+    return None
+
+
+def _json_damaged(source: Source, settings: Settings, begin: bytes) -> tuple[str, str] | None:
+    """JSON that is broken from its first row on."""
+    if not begin.startswith((b"{", b"[")):
+        return None
+    for line in jsonl.rows(source, settings):
+        if line.too_long:
+            limit = f"{settings.max_line_bytes:,} bytes (VANTAGE_MAX_LINE_BYTES)"
+            return "line_too_long", f"no row could be read: line {line.number} is longer than {limit}."
+        if line.data and deeper_than(line.data, settings.max_depth):
+            return "too_deep", f"no row could be read: the first is nested deeper than {settings.max_depth}."
+        if line.data and line.last and deeper_than(line.data, 0, at_end=True):
+            message = (
+                f"line {line.number} is incomplete (file ends inside a JSON object), and no row is whole. "
+            )
+            return "incomplete_row", f"{message}Upload the whole file again."
+        break
+    return (
+        "not_json",
+        f"this begins like JSON but no row of it can be read; write one object per line. {READS}",
+    )
+
+
+def _log(text: str) -> tuple[str, str] | None:
+    if "[prompt] " in text and "[output] " in text and "[score] " in text:
+        return "looks_like", f"this looks like an EasyR1 generations.log, which is not read yet. {READS}"
+    return None
+
+
+def _prose() -> tuple[str, str]:
+    return "no_rows", f"no rows found: this is plain text. {READS}"
