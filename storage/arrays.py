@@ -5,13 +5,14 @@ are two fields: their UTF-8 bytes end to end, and `response_token_sizes`, the by
 Reading one rollout touches only the blobs of its own part.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Row, func, insert, select
 from sqlalchemy import delete as delete_from
-from sqlalchemy import func, insert, select
 
 from storage import codec
 from storage.codec import ABSENT, MISSING, Encoded, decode, encode, is_missing, slot_lengths
@@ -25,6 +26,8 @@ __all__ = [
 
 TEXTS = "response_tokens"
 SIZES = "response_token_sizes"
+CHUNK = 64  # blobs in memory while a whole field is read
+STORED = tuple(TokenArray.__table__.c)  # plain rows: nothing of a blob stays in the session
 
 #: What may be put: arrays, or lists of texts for `response_tokens`; None where a rollout has no such field.
 Values = Sequence[NDArray[Any] | Sequence[str] | None]
@@ -56,16 +59,15 @@ def iterate(
     session: AnySession, batch_id: str, field: str, group_no: int | None = None
 ) -> Iterator[tuple[int, int, list[NDArray[Any] | None]]]:
     """`(group_no, part, values per slot)` in storage order, of the parts with the field. Raises Corrupt."""
-    statement = select(TokenArray).where(TokenArray.batch_id == batch_id, TokenArray.field == field)
+    where = [TokenArray.batch_id == batch_id, TokenArray.field == field]
     if group_no is not None:
-        statement = statement.where(TokenArray.group_no == group_no)
-    statement = statement.order_by(TokenArray.group_no, TokenArray.part).execution_options(yield_per=64)
-    for row in session.execute(statement).scalars():
-        session.expunge(row)
-        try:
-            yield row.group_no, row.part, decode(encoded_of(row))
-        except codec.Damaged as error:
-            raise corrupt(row, error) from error
+        where.append(TokenArray.group_no == group_no)
+    with closing(stream(session, *where)) as rows:
+        for row in rows:
+            try:
+                yield row.group_no, row.part, decode(encoded_of(row))
+            except codec.Damaged as error:
+                raise corrupt(row, error) from error
 
 
 def flat(session: AnySession, batch_id: str, field: str) -> tuple[NDArray[Any], NDArray[np.int32]] | None:
@@ -79,22 +81,18 @@ def flat(session: AnySession, batch_id: str, field: str) -> tuple[NDArray[Any], 
     ).all()
     if not keys:
         return None
-    lengths = _all_lengths(session, batch_id, {(row.group_no, row.part): row.lengths for row in keys})
+    lengths = _all_lengths(session, batch_id, field, {(row.group_no, row.part): row.lengths for row in keys})
     dtype = np.result_type(*{codec.DTYPES[row.dtype] for row in keys})
     values = np.empty(int(np.maximum(lengths, 0).sum()), dtype)
-    rows = session.execute(
-        select(TokenArray).where(*where).order_by(TokenArray.group_no, TokenArray.part),
-        execution_options={"yield_per": 64},
-    ).scalars()
     start = 0
-    for row in rows:
-        session.expunge(row)
-        end = start + int(np.maximum(slot_lengths(row.lengths), 0).sum())
-        try:
-            codec.decode_into(encoded_of(row), values[start:end])
-        except codec.Damaged as error:
-            raise corrupt(row, error) from error
-        start = end
+    with closing(stream(session, *where)) as rows:
+        for row in rows:
+            end = start + int(np.maximum(slot_lengths(row.lengths), 0).sum())
+            try:
+                codec.decode_into(encoded_of(row), values[start:end])
+            except codec.Damaged as error:
+                raise corrupt(row, error) from error
+            start = end
     return values, lengths
 
 
@@ -106,7 +104,7 @@ def rollout_arrays(
     `fields` None: all that was recorded, not what estimates added. Absent fields are absent keys.
     Raises Corrupt.
     """
-    statement = select(TokenArray).where(
+    statement = select(*STORED).where(
         TokenArray.batch_id == rollout.batch_id,
         TokenArray.group_no == rollout.group_no,
         TokenArray.part == rollout.part,
@@ -117,7 +115,7 @@ def rollout_arrays(
         wanted = [*fields, SIZES] if TEXTS in fields else list(fields)
         statement = statement.where(TokenArray.field.in_(wanted))
     found: dict[str, NDArray[Any] | list[str]] = {}
-    for row in session.execute(statement).scalars():
+    for row in session.execute(statement):
         try:
             values = codec.decode_slot(encoded_of(row), rollout.slot)
         except codec.Damaged as error:
@@ -157,11 +155,24 @@ def unpack_texts(data: codec.Values, sizes: codec.Values) -> list[list[str] | No
     return [None if d is None or s is None else _texts(d, s) for d, s in zip(data, sizes, strict=True)]
 
 
-def encoded_of(row: TokenArray) -> Encoded:
+def stream(session: AnySession, *where: ColumnElement[bool]) -> Generator[Row[Any]]:
+    """Stored arrays with all their columns, a few at a time, by batch, field and storage order. Close it."""
+    order = (TokenArray.batch_id, TokenArray.field, TokenArray.group_no, TokenArray.part)
+    result = session.execute(
+        select(*STORED).where(*where).order_by(*order), execution_options={"yield_per": CHUNK}
+    )
+    try:
+        yield from result
+    finally:
+        result.close()
+
+
+def encoded_of(row: Row[Any]) -> Encoded:
+    """The stored bytes of a row of `stream`."""
     return Encoded(row.codec, row.dtype, row.lengths, row.checksum, row.data)
 
 
-def corrupt(row: TokenArray, error: Exception) -> Corrupt:
+def corrupt(row: Row[Any], error: Exception) -> Corrupt:
     return Corrupt(row.batch_id, row.field, row.group_no, row.part, str(error))
 
 
@@ -187,9 +198,9 @@ def _rows(batch_id: str, group_no: int, part: int, arrays: Mapping[str, Values])
 
 def _plain(field: str, values: Values) -> list[tuple[str, codec.Values]]:
     if field == TEXTS:
-        texts = [None if v is None or isinstance(v, np.ndarray) else v for v in values]
-        if texts != list(values):
-            raise ValueError("response_tokens takes lists of texts")
+        texts = [None if isinstance(v, np.ndarray) else v for v in values]
+        if any(t is None and v is not None for t, v in zip(texts, values, strict=True)):
+            raise ValueError(f"{field} takes lists of texts")
         data, sizes = pack_texts(texts)
         return [(TEXTS, data), (SIZES, sizes)]
     arrays = [v if isinstance(v, np.ndarray) else None for v in values]
@@ -199,7 +210,7 @@ def _plain(field: str, values: Values) -> list[tuple[str, codec.Values]]:
 
 
 def _all_lengths(
-    session: AnySession, batch_id: str, stored: Mapping[tuple[int, int], bytes]
+    session: AnySession, batch_id: str, field: str, stored: Mapping[tuple[int, int], bytes]
 ) -> NDArray[np.int32]:
     """Lengths of all rollouts of the batch, -1 for the parts that do not have the field."""
     sizes = session.execute(
@@ -211,9 +222,8 @@ def _all_lengths(
     parts = []
     for group_no, part, size in sizes:
         raw = stored.get((group_no, part))
-        lengths = np.full(size, ABSENT, np.int32) if raw is None else slot_lengths(raw)
-        if lengths.shape[0] != size:
-            reason = f"is for {lengths.shape[0]} rollouts, the part has {size}"
-            raise Corrupt(batch_id, "lengths", group_no, part, reason)
-        parts.append(lengths)
+        if raw is not None and len(raw) != 4 * size:
+            reason = f"has lengths of {len(raw)} bytes for {size} rollouts"
+            raise Corrupt(batch_id, field, group_no, part, reason)
+        parts.append(np.full(size, ABSENT, np.int32) if raw is None else slot_lengths(raw))
     return np.concatenate(parts) if parts else np.empty(0, np.int32)

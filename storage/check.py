@@ -1,13 +1,14 @@
 """Is everything that was stored still what was written? For `vantage check`."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from sqlalchemy import func, select
 
 from storage import arrays, codec
 from storage.database import AnySession
-from storage.models import Batch, Prompt, Rollout, TokenArray
+from storage.models import Batch, Prompt, Rollout
 
 
 def verify(session: AnySession) -> Iterator[str]:
@@ -18,19 +19,17 @@ def verify(session: AnySession) -> Iterator[str]:
 
 def _arrays(session: AnySession) -> Iterator[str]:
     sizes = _part_sizes(session)
-    order = (TokenArray.batch_id, TokenArray.field, TokenArray.group_no, TokenArray.part)
-    rows = session.execute(select(TokenArray).order_by(*order), execution_options={"yield_per": 64}).scalars()
-    for row in rows:
-        session.expunge(row)
-        try:
-            codec.planes(arrays.encoded_of(row))
-        except codec.Damaged as error:
-            yield str(arrays.corrupt(row, error))
-            continue
-        slots, rollouts = len(row.lengths) // 4, sizes.get((row.batch_id, row.group_no, row.part), 0)
-        if slots != rollouts:
-            wrong = codec.Damaged(f"is for {slots} rollouts, the part has {rollouts}")
-            yield str(arrays.corrupt(row, wrong))
+    with closing(arrays.stream(session)) as rows:
+        for row in rows:
+            try:
+                codec.planes(arrays.encoded_of(row))
+            except codec.Damaged as error:
+                yield str(arrays.corrupt(row, error))
+                continue
+            slots, rollouts = len(row.lengths) // 4, sizes.get((row.batch_id, row.group_no, row.part), 0)
+            if slots != rollouts:
+                wrong = codec.Damaged(f"is for {slots} rollouts, the part has {rollouts}")
+                yield str(arrays.corrupt(row, wrong))
 
 
 def _counts(session: AnySession) -> Iterator[str]:

@@ -71,6 +71,9 @@ def checksum(data: bytes, lengths: bytes) -> int:
 
 
 def slot_lengths(lengths: bytes) -> NDArray[np.int32]:
+    """Tokens per slot, -1 absent. Raises Damaged."""
+    if len(lengths) % 4:
+        raise Damaged(f"has lengths of {len(lengths)} bytes, which is no multiple of 4")
     return np.frombuffer(lengths, "<i4").astype(np.int32)
 
 
@@ -92,7 +95,7 @@ def planes(encoded: Encoded) -> NDArray[np.uint8]:
 
 
 def decode_into(encoded: Encoded, out: NDArray[Any]) -> None:
-    """Write all values, end to end, into `out`, whose dtype is the encoded one or a wider one."""
+    """Write all values, end to end, into `out`, of the encoded type or a wider one. Raises Damaged."""
     source = planes(encoded)
     target = out if out.dtype == DTYPES[encoded.dtype] else np.empty(source.shape[1], DTYPES[encoded.dtype])
     target.view(np.uint8).reshape(source.shape[1], source.shape[0])[...] = source.T
@@ -102,10 +105,9 @@ def decode_into(encoded: Encoded, out: NDArray[Any]) -> None:
 
 
 def decode(encoded: Encoded) -> list[NDArray[Any] | None]:
-    """The values of every slot."""
+    """The values of every slot. Raises Damaged."""
+    flat = planes(encoded).T.copy(order="C").reshape(-1).view(DTYPES[encoded.dtype])
     lengths = slot_lengths(encoded.lengths)
-    flat = np.empty(int(np.maximum(lengths, 0).sum()), DTYPES[encoded.dtype])
-    decode_into(encoded, flat)
     ends = np.cumsum(np.maximum(lengths, 0))
     return [
         None if length == ABSENT else flat[end - length : end]
@@ -114,7 +116,7 @@ def decode(encoded: Encoded) -> list[NDArray[Any] | None]:
 
 
 def decode_slot(encoded: Encoded, slot: int) -> NDArray[Any] | None:
-    """The values of one slot; only its bytes are put together."""
+    """The values of one slot; only its bytes are put together. Raises Damaged."""
     lengths = slot_lengths(encoded.lengths)
     if not 0 <= slot < lengths.shape[0]:
         raise Damaged(f"has {lengths.shape[0]} slots, slot {slot} is asked for")
@@ -122,7 +124,7 @@ def decode_slot(encoded: Encoded, slot: int) -> NDArray[Any] | None:
         return None
     start = int(np.maximum(lengths[:slot], 0).sum())
     wanted = planes(encoded)[:, start : start + int(lengths[slot])]
-    return np.ascontiguousarray(wanted.T).reshape(-1).view(DTYPES[encoded.dtype])
+    return wanted.T.copy(order="C").reshape(-1).view(DTYPES[encoded.dtype])
 
 
 def narrow(array: NDArray[Any]) -> NDArray[Any]:

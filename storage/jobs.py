@@ -65,7 +65,8 @@ def progress(
 ) -> bool:
     """Write the progress of a running job; None leaves a number as it is. False where it is not running."""
     given = {"done": done, "total": total, "stage": stage}
-    values = {name: value for name, value in given.items() if value is not None}
+    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    values = values or {"state": "running"}
     return _changed(session, update(model).where(model.id == id, model.state == "running").values(**values))
 
 

@@ -66,31 +66,43 @@ def find(session: AnySession, id_or_name: str) -> Run | None:
 
 def page(session: AnySession, limit: int = 50, cursor: str | None = None) -> Page[RunRow]:
     """Runs, the one that got a batch last first."""
-    held = (
-        select(
-            Batch.run_id,
-            func.count().label("batches"),
-            func.sum(Batch.rollouts).label("rollouts"),
-            func.sum(Batch.tokens).label("tokens"),
-            func.min(Batch.step).label("first_step"),
-            func.max(Batch.step).label("last_step"),
-            func.max(Batch.created).label("newest"),
-        )
-        .where(Batch.state == "ready")
-        .group_by(Batch.run_id)
-        .subquery()
-    )
+    held = _held()
     newest = cast(func.coalesce(held.c.newest, Run.created), Float(53))
     statement: Select[Any] = select(Run, held).outerjoin(held, held.c.run_id == Run.id)
     rows, following = paginate(session, statement, Sort("-newest", newest, Run.id, True), limit, cursor)
-    items = [
-        RunRow(
-            row.Run.id, row.Run.name, row.Run.created, row.batches or 0, int(row.rollouts or 0),
-            int(row.tokens or 0), row.first_step, row.last_step, row.page_key,
-        )
-        for row in rows
-    ]  # fmt: skip
+    items = [_row(row) for row in rows]
     return Page(items, following, session.execute(select(func.count()).select_from(Run)).scalar_one())
+
+
+def row(session: AnySession, run_id: str) -> RunRow | None:
+    """One run as the list shows it."""
+    held = _held(run_id)
+    statement: Select[Any] = select(Run, held).outerjoin(held, held.c.run_id == Run.id)
+    found = session.execute(statement.where(Run.id == run_id)).first()
+    return None if found is None else _row(found)
+
+
+def _held(run_id: str | None = None) -> Any:
+    """What each run (or one) holds in ready batches."""
+    where = [Batch.state == "ready"] + ([] if run_id is None else [Batch.run_id == run_id])
+    statement = select(
+        Batch.run_id,
+        func.count().label("batches"),
+        func.sum(Batch.rollouts).label("rollouts"),
+        func.sum(Batch.tokens).label("tokens"),
+        func.min(Batch.step).label("first_step"),
+        func.max(Batch.step).label("last_step"),
+        func.max(Batch.created).label("newest"),
+    )
+    return statement.where(*where).group_by(Batch.run_id).subquery()
+
+
+def _row(row: Any) -> RunRow:
+    newest = row.Run.created if row.newest is None else row.newest
+    return RunRow(
+        row.Run.id, row.Run.name, row.Run.created, row.batches or 0, int(row.rollouts or 0),
+        int(row.tokens or 0), row.first_step, row.last_step, newest,
+    )  # fmt: skip
 
 
 def steps(session: AnySession, run_id: str, split: str | None = None) -> list[StepRow]:

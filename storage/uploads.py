@@ -100,7 +100,12 @@ def find_same(session: AnySession, sha256: str, request: dict[str, Any]) -> Uplo
     """The upload of the same bytes and request that is at work, or done with every batch in place."""
     statement = (
         select(Upload)
-        .where(Upload.sha256 == sha256, Upload.state.not_in(OVER), Upload.duplicate_of.is_(None))
+        .where(
+            Upload.sha256 == sha256,
+            Upload.state.not_in(OVER),
+            Upload.cancel_requested.is_(False),
+            Upload.duplicate_of.is_(None),
+        )
         .order_by(Upload.created.desc())
     )
     for upload in session.execute(statement).scalars():

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from storage import batches, estimates, jobs, runs, uploads
@@ -54,7 +54,7 @@ def make_batch(
     step: int | None = 1,
     split: str | None = None,
     upload: Upload | None = None,
-    arrays: Mapping[str, Sequence[ArrayLike | None]] | None = None,
+    arrays: Mapping[str, Sequence[Any]] | None = None,
     lengths: Sequence[int] | None = None,
     group_ids: Sequence[str] | None = None,
     data_sources: Sequence[str | None] | None = None,
@@ -138,7 +138,7 @@ def make_estimate(
         return estimate
 
 
-def _array(field: str, value: ArrayLike | None) -> Any:
+def _array(field: str, value: Any) -> Any:
     if value is None or field == "response_tokens" or isinstance(value, np.ndarray):
         return value
     if field == "response_mask":
