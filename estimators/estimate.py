@@ -8,11 +8,12 @@ from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.estimator import Estimator
-from estimators.masked import compress, segment_extremes, segment_sums, valid_counts
+from estimators.masked import valid_counts
 from estimators.moments import Moments, by_scope
 from estimators.registry import ESTIMATORS
 from estimators.request import Request
-from estimators.whitening import Affine, Whitening, rollout_affine, scope_ids
+from estimators.tokens import RolloutMoments, map_tokens, token_moments
+from estimators.whitening import Affine, rollout_affine, scope_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,60 +83,31 @@ def estimate(batch: Batch, request: Request, history: Sequence[Moments] = ()) ->
     Raises Refused with a sentence where the batch does not allow it.
     """
     raw = ESTIMATORS[request.estimator].run(batch, request.params, request.dtype)
-    before = raw.advantages
-    count, mean, m2, least, greatest = _rollout_moments(before, raw.per_token, batch)
-    affine = _affine(mean, m2, count, batch, request.whitening, history)
-    after = before if affine is None else _apply(before, affine, raw.per_token, batch)
-    masked = ~batch.response_mask if raw.per_token and request.whitening.zero_masked else None
-    if masked is not None and bool(masked.any()):
-        after = torch.where(masked, 0.0, after)
-    return Result(
-        after,
-        before,
-        raw.per_token,
-        raw.returns,
-        _both_units(count, mean, m2),
-        _summaries(after, raw.per_token, batch, affine, (count, mean, m2, least, greatest)),
-    )
+    before, setting = raw.advantages, request.whitening
+    moments = token_moments(before, batch) if raw.per_token else _rollout_moments(before, batch)
+    affine = None
+    if setting.scope != "none":
+        ids = scope_ids(batch, setting.scope)
+        affine = rollout_affine(moments.mean, moments.m2, moments.count, ids, setting, history)
+    if raw.per_token:
+        after, total = map_tokens(before, affine, batch, setting.zero_masked)
+    else:
+        after = before if affine is None else affine.apply(before)
+        total = after.double().abs() * moments.count
+    summaries = _summaries(moments, affine, torch.where(moments.count > 0, total, torch.nan))
+    return Result(after, before, raw.per_token, raw.returns, _both_units(moments), summaries)
 
 
-def _affine(
-    mean: Tensor, m2: Tensor, count: Tensor, batch: Batch, setting: Whitening, history: Sequence[Moments]
-) -> Affine | None:
-    if setting.scope == "none":
-        return None
-    return rollout_affine(mean, m2, count, scope_ids(batch, setting.scope), setting, history)
-
-
-def _apply(values: Tensor, affine: Affine, per_token: bool, batch: Batch) -> Tensor:
-    """Each rollout's affine map on its own values, in their dtype."""
-    centre, factor, back = (part.to(values.dtype) for part in (affine.centre, affine.factor, affine.back))
-    if per_token:
-        owner = batch.rollout_of_token
-        centre, factor, back = centre[owner], factor[owner], back[owner]
-    return (values - centre).mul_(factor).add_(back)
-
-
-def _rollout_moments(
-    values: Tensor, per_token: bool, batch: Batch
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """(count, mean, m2, min, max) of each rollout's finite unmasked advantages, `[B]` float64 each."""
+def _rollout_moments(values: Tensor, batch: Batch) -> RolloutMoments:
+    """Moments where every token of a rollout carries the same number, `values` `[B]`."""
     unmasked = valid_counts(batch.response_mask, batch.offsets)
-    if not per_token:
-        count = torch.where(torch.isfinite(values), unmasked, 0).double()
-        value = torch.where(count > 0, values.double(), torch.nan)
-        return count, value, torch.where(count > 0, 0.0, torch.nan).double(), value, value
-    taken = batch.response_mask & torch.isfinite(values)
-    kept, counts = compress(values, taken), valid_counts(taken, batch.offsets)
-    offsets = torch.cat((counts.new_zeros(1), torch.cumsum(counts, 0)))
-    count = counts.double()
-    mean = segment_sums(kept, offsets) / count
-    m2 = segment_sums((kept.double() - torch.repeat_interleave(mean, counts)).square(), offsets)
-    least, greatest = segment_extremes(kept, offsets)
-    return count, mean, torch.where(count > 0, m2, torch.nan), least, greatest
+    count = torch.where(torch.isfinite(values), unmasked, 0).double()
+    value = torch.where(count > 0, values.double(), torch.nan)
+    return RolloutMoments(count, value, torch.where(count > 0, 0.0, torch.nan).double(), value, value)
 
 
-def _both_units(count: Tensor, mean: Tensor, m2: Tensor) -> dict[str, Moments]:
+def _both_units(moments: RolloutMoments) -> dict[str, Moments]:
+    count, mean, m2 = moments.count, moments.mean, moments.m2
     one = torch.zeros(count.shape[0], dtype=torch.int64, device=count.device)
     pairs = {"token": (m2, count), "response": (torch.zeros_like(m2), (count > 0).double())}
     found = {}
@@ -145,21 +117,8 @@ def _both_units(count: Tensor, mean: Tensor, m2: Tensor) -> dict[str, Moments]:
     return found
 
 
-def _summaries(
-    after: Tensor, per_token: bool, batch: Batch, affine: Affine | None, raw: tuple[Tensor, ...]
-) -> Summaries:
+def _summaries(moments: RolloutMoments, affine: Affine | None, total: Tensor) -> Summaries:
     """Mean, least and greatest follow from the raw ones: whitening keeps their order."""
-    count, mean, m2, least, greatest = raw
-    if affine is None:
-        final, low, high = mean, least, greatest
-    else:
-        final, low, high = (
-            (part - affine.centre) * affine.factor + affine.back for part in (mean, least, greatest)
-        )
-    if per_token:
-        taken = batch.response_mask & torch.isfinite(after)
-        total = segment_sums(torch.where(taken, after, 0.0).abs(), batch.offsets)
-        total = torch.where(count > 0, total, torch.nan)
-    else:
-        total = final.abs() * count
-    return Summaries(count, final, mean, m2, low, high, total)
+    raw = (moments.mean, moments.least, moments.greatest)
+    mean, least, greatest = raw if affine is None else (affine.apply(part) for part in raw)
+    return Summaries(moments.count, mean, moments.mean, moments.m2, least, greatest, total)

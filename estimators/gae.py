@@ -26,12 +26,13 @@ from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.estimator import Estimator, Raw
-from estimators.layout import Layout, layout_of
-from estimators.masked import compress, place, valid_counts
+from estimators.layout import CHUNK, Layout, Tile, layout_of
+from estimators.masked import place, set_positions
 from estimators.parameters import About
-from estimators.recurrence import gae_packed
+from estimators.recurrence import gae_tile
 from estimators.refused import Refused
 from estimators.rewards import TokenRewardParams, token_rewards
+from estimators.workspace import buffer
 
 MaskedTokens = Literal["skip", "zero", "plain"]
 
@@ -63,53 +64,62 @@ def generalised(batch: Batch, params: CriticParams, lam: float, dtype: torch.dty
     """GAE with λ given apart, for the estimators that fix it."""
     if batch.values is None:
         raise Refused("This estimator needs values, and this batch has none.")
-    rewards, values = token_rewards(batch, params, dtype), batch.values.to(dtype)
+    rewards, values = token_rewards(batch, params, dtype), batch.values
     if params.masked_tokens == "zero":
         rewards = torch.where(batch.response_mask, rewards, 0.0)
         values = torch.where(batch.response_mask, values, 0.0)
-    layout = layout_of(batch, params.masked_tokens != "skip")
-    packed_rewards, packed_values = layout.pack(rewards, dtype), layout.pack(values, dtype)
-    undefined = _clean(packed_rewards, packed_values, layout)
-    advantages, _ = gae_packed(packed_rewards, packed_values, layout, params.gamma, lam)
-    if undefined is not None:
-        advantages.masked_fill_(undefined, torch.nan)
-    spread = _spread(layout.unpack(advantages), layout, batch)
-    return Raw(spread, per_token=True, returns=spread + values)
+    layout = layout_of(batch, every_token=params.masked_tokens != "skip")
+    advantages = torch.zeros(batch.tokens, dtype=dtype, device=values.device)
+    for tile in layout.tiles:
+        r = layout.pack_tile(rewards, tile, buffer("rewards", tile.size, advantages))
+        v = layout.pack_tile(values, tile, buffer("values", tile.size, advantages))
+        part = advantages[tile.span]
+        # As they lie, the advantages need not be moved; else they pass through a buffer.
+        found = part if layout.filled is None else buffer("advantages", tile.size, advantages)
+        undefined = _undefined(r, v, layout, tile)
+        if undefined is not None:
+            r, v = r.masked_fill(undefined[0], 0.0), v.masked_fill(undefined[0], 0.0)
+        gae_tile(r, v, layout, tile, params.gamma, lam, (found, buffer("returns", tile.size, advantages)))
+        if undefined is not None:
+            found.masked_fill_(undefined[1], torch.nan)
+        if layout.filled is not None:
+            _spread(layout.unpack_tile(found, tile), layout, tile, batch, part)
+    return Raw(advantages, per_token=True, returns=advantages + values)
 
 
-def _clean(rewards: Tensor, values: Tensor, layout: Layout) -> Tensor | None:
-    """Sets entries that are not finite to 0 and marks the slots that depend on one, `[slots]`: it and
-    all before it in its rollout. None where all are finite."""
+def _undefined(rewards: Tensor, values: Tensor, layout: Layout, tile: Tile) -> tuple[Tensor, Tensor] | None:
+    """Slots that are not finite, and slots that depend on one (it and all before it in its rollout): `[slots]`
+    of the tile each. None where all are finite."""
     if bool(torch.isfinite(rewards.sum() + values.sum())):
         return None
     broken = ~(torch.isfinite(rewards) & torch.isfinite(values))
-    if not bool(broken.any()):
-        return None
-    rewards.masked_fill_(broken, 0.0)
-    values.masked_fill_(broken, 0.0)
-    # Broken entries at or behind each slot, less those behind its rollout's end.
-    behind = torch.flip(torch.cumsum(torch.flip(broken.long(), (0,)), 0), (0,))
-    behind = torch.cat((behind, behind.new_zeros(1)))
-    live = layout.chunks > 0
-    slots = layout.chunks[live] * 32
-    ends = torch.cumsum(slots, 0)
-    return behind[:-1] > torch.repeat_interleave(behind[ends], slots)
+    # Broken slots at or behind each slot, less those behind the end of its rollout.
+    behind = torch.nn.functional.pad(
+        torch.flip(torch.cumsum(torch.flip(broken.long(), (0,)), 0), (0,)), (0, 1)
+    )
+    slots = layout.chunks[slice(*tile.rollouts)] * CHUNK
+    after = torch.repeat_interleave(behind[torch.cumsum(slots, 0)], slots)
+    return broken, behind[:-1] > after
 
 
-def _spread(advantages: Tensor, layout: Layout, batch: Batch) -> Tensor:
-    """From the participating tokens to all, `[N]`: a token left out gets the next participating one's
-    advantage, 0 behind the last one."""
+def _spread(found: Tensor, layout: Layout, tile: Tile, batch: Batch, out: Tensor) -> None:
+    """Writes a tile's advantages `found` on its tokens `out`: a token that was left out gets the next
+    participating one's, 0 behind the rollout's last one."""
     if layout.member is None:
-        return advantages
-    member = layout.member
-    out = torch.empty(batch.tokens, dtype=advantages.dtype, device=advantages.device)
-    place(out, member, advantages)
-    ordinal = compress(torch.cumsum(member, 0), ~member)
-    last = torch.cumsum(valid_counts(member, batch.offsets), 0)
-    end = torch.repeat_interleave(last, batch.lengths - layout.counts)
-    padded = torch.cat((advantages, advantages.new_zeros(1)))
-    place(out, ~member, padded[torch.where(ordinal < end, ordinal, advantages.shape[0])])
-    return out
+        out.copy_(found)
+        return
+    member = layout.member[tile.span]
+    place(out, member, found)
+    left_out = set_positions(~member)
+    if not left_out.numel():
+        return
+    # Participating tokens before a left-out one: its position less the left-out ones before it.
+    following = left_out - torch.arange(left_out.shape[0], device=left_out.device)
+    counts = layout.counts[slice(*tile.rollouts)]
+    lengths = batch.lengths[slice(*tile.rollouts)]
+    ends = torch.repeat_interleave(torch.cumsum(counts, 0), lengths - counts)
+    padded = torch.nn.functional.pad(found, (0, 1))
+    out[left_out] = padded[torch.where(following < ends, following, found.shape[0])]
 
 
 ESTIMATOR = Estimator(

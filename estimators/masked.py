@@ -1,11 +1,21 @@
 """Picking and placing tokens by mask, and sums over the tokens of each rollout.
 
-On the CPU numpy does the boolean indexing: it is ten times as fast as torch's.
+On the CPU numpy does the boolean indexing and the sums over segments: several times as fast as torch's.
 """
 
 import numpy as np
 import torch
 from torch import Tensor
+
+#: Single-precision sums run over at most this many tokens before they go on in double precision.
+BLOCK = 1024
+
+
+def all_set(mask: Tensor) -> bool:
+    """Whether every entry of the bool tensor is set."""
+    if mask.device.type == "cpu":
+        return int(np.count_nonzero(mask.numpy())) == mask.numel()
+    return bool(mask.all())
 
 
 def compress(values: Tensor, mask: Tensor | None) -> Tensor:
@@ -28,52 +38,63 @@ def place(target: Tensor, mask: Tensor | None, values: Tensor) -> Tensor:
     return target
 
 
+def set_positions(mask: Tensor) -> Tensor:
+    """Positions of the set entries of `mask` `[N]`, ascending, int64."""
+    if mask.device.type == "cpu":
+        return torch.from_numpy(np.flatnonzero(mask.numpy()))
+    return torch.nonzero(mask).squeeze(1)
+
+
 def valid_counts(mask: Tensor, offsets: Tensor) -> Tensor:
     """Set entries of `mask` `[N]` per rollout, `[B]` int64."""
-    running = torch.zeros(mask.shape[0] + 1, dtype=torch.int64, device=mask.device)
-    torch.cumsum(mask, 0, out=running[1:])
-    ends = running[offsets]
-    return ends[1:] - ends[:-1]
+    counts = torch.zeros(offsets.shape[0] - 1, dtype=torch.int64, device=mask.device)
+    live = offsets[1:] > offsets[:-1]
+    if mask.device.type == "cpu" and mask.numel():
+        starts = offsets[:-1][live].numpy()
+        counts[live] = torch.from_numpy(np.add.reduceat(mask.numpy().view(np.uint8), starts, dtype=np.int64))
+    elif mask.numel():
+        ends = torch.nn.functional.pad(torch.cumsum(mask, 0), (1, 0))[offsets]
+        counts = ends[1:] - ends[:-1]
+    return counts
 
 
 def segment_sums(values: Tensor, offsets: Tensor) -> Tensor:
     """Sum of `values` `[N]` over each rollout's tokens, `[B]` float64; 0 for a rollout without tokens."""
-    sums = torch.zeros(offsets.shape[0] - 1, dtype=torch.float64, device=values.device)
-    live = offsets[1:] > offsets[:-1]
-    if not bool(live.any()):
-        return sums
-    starts = offsets[:-1][live]
-    if values.device.type == "cpu":
-        part = np.add.reduceat(values.numpy(), starts.numpy(), dtype=np.float64)
-        sums[live] = torch.from_numpy(part)
+    count, tokens = offsets.shape[0] - 1, values.shape[0]
+    sums = torch.zeros(count, dtype=torch.float64, device=values.device)
+    if not tokens:
         return sums
     lengths = offsets[1:] - offsets[:-1]
-    return torch.segment_reduce(values.double(), "sum", lengths=lengths, unsafe=True, initial=0.0)
-
-
-def segment_extremes(values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
-    """Least and greatest of `values` `[N]` in each rollout, `[B]` float64; NaN where it has no tokens."""
-    live = offsets[1:] > offsets[:-1]
-    least = torch.full(live.shape, torch.nan, dtype=torch.float64, device=values.device)
-    greatest = least.clone()
-    if not bool(live.any()):
-        return least, greatest
-    if values.device.type == "cpu":
-        starts, array = offsets[:-1][live].numpy(), values.numpy()
-        least[live] = torch.from_numpy(np.minimum.reduceat(array, starts)).double()
-        greatest[live] = torch.from_numpy(np.maximum.reduceat(array, starts)).double()
-        return least, greatest
-    lengths = (offsets[1:] - offsets[:-1])[live]
-    least[live] = torch.segment_reduce(values, "min", lengths=lengths, unsafe=True).double()
-    greatest[live] = torch.segment_reduce(values, "max", lengths=lengths, unsafe=True).double()
-    return least, greatest
+    if tokens == count * int(lengths[0]) and bool((lengths == lengths[0]).all()):
+        return values.view(count, -1).sum(dim=1).double()
+    if values.device.type != "cpu":
+        return torch.segment_reduce(values.double(), "sum", lengths=lengths, unsafe=True, initial=0.0)
+    live = lengths > 0
+    starts = offsets[:-1][live].numpy()
+    cuts = np.union1d(starts, np.arange(0, tokens, BLOCK))
+    parts = np.add.reduceat(values.numpy(), cuts).astype(np.float64)
+    sums[live] = torch.from_numpy(np.add.reduceat(parts, np.searchsorted(cuts, starts)))
+    return sums
 
 
 def last_index(mask: Tensor, offsets: Tensor) -> Tensor:
     """Position in `[N]` of each rollout's last set entry, `[B]` int64; −1 where there is none."""
     counts = valid_counts(mask, offsets)
-    positions = torch.nonzero(mask).squeeze(1)
+    positions = set_positions(mask)
     ends = torch.cumsum(counts, 0)
     found = torch.full_like(counts, -1)
     found[counts > 0] = positions[ends[counts > 0] - 1]
     return found
+
+
+def on_tokens(per_rollout: Tensor, mask: Tensor, lengths: Tensor, out: Tensor | None = None) -> Tensor:
+    """Each rollout's number `[B]` on its unmasked tokens, 0 on masked ones, `[N]`."""
+    if out is None:
+        out = torch.empty(mask.shape[0], dtype=per_rollout.dtype, device=mask.device)
+    out.copy_(mask.view(torch.uint8))
+    if mask.numel() and bool((lengths == lengths[0]).all()):
+        out.view(lengths.shape[0], -1).mul_(per_rollout[:, None])
+        return out
+    if mask.device.type == "cpu":
+        return out.mul_(torch.from_numpy(np.repeat(per_rollout.numpy(), lengths.numpy())))
+    return out.mul_(torch.repeat_interleave(per_rollout, lengths))

@@ -5,18 +5,16 @@ GAE needs one carried number: with G_t = r_t + γ·H_{t+1} and H_t = λ·G_t + (
 A_t = G_t − v_t, and H_t = [λ·r_t + (1−λ)·v_t] + γλ·H_{t+1}: a recurrence with one constant coefficient.
 """
 
-import threading
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from estimators.layout import CHUNK, TILE, Layout, Tile
+from estimators.layout import CHUNK, Layout, Tile
+from estimators.workspace import buffer
 
 #: Rows of at most this many chunk totals are solved by one matrix product, longer ones by recursion.
 DIRECT = 256
-
-_local = threading.local()
 
 
 @lru_cache(maxsize=64)
@@ -38,72 +36,72 @@ def solve_rows(values: Tensor, coefficient: float) -> Tensor:
     totals = solve_rows(solved[:, 0].reshape(rows, chunks), coefficient**CHUNK)
     behind = torch.zeros_like(totals)
     behind[:, :-1] = totals[:, 1:]
-    solved.addr_(behind.view(-1), _powers(coefficient, values.dtype, values.device))
+    powers = _powers(coefficient, values.dtype, values.device)
+    torch.addmm(solved, behind.view(-1, 1), powers, out=solved)
     return solved.view(rows, -1)[:, :width]
 
 
 @lru_cache(maxsize=64)
 def _powers(coefficient: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """c^32, c^31, …, c^1: what the value behind a chunk is worth at each of its slots."""
+    """`[1, 32]`: c^32, c^31, …, c^1, what the value behind a chunk is worth at each of its slots."""
     exponent = torch.arange(CHUNK, 0, -1, dtype=torch.float64)
-    return (coefficient**exponent).to(dtype=dtype, device=device)
+    return (coefficient**exponent).to(dtype=dtype, device=device).unsqueeze(0)
 
 
-def _workspace(slots: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Two buffers of at least `slots` + 1 entries, kept per thread and only ever grown."""
-    kept: dict[object, tuple[Tensor, Tensor]] = _local.__dict__.setdefault("buffers", {})
-    found = kept.get((dtype, device))
-    if found is None or found[0].shape[0] <= slots:
-        size = max(slots, TILE) + 1
-        found = (
-            torch.empty(size, dtype=dtype, device=device),
-            torch.empty(size, dtype=dtype, device=device),
-        )
-        kept[(dtype, device)] = found
-    return found
-
-
-def _carry(totals: Tensor, tile: Tile, coefficient: float) -> Tensor:
-    """H behind each chunk of the tile, `[C]`, from the chunk totals `[C]`; 0 behind a row's last chunk."""
-    grid = torch.zeros(tile.rows * tile.width + 1, dtype=totals.dtype, device=totals.device)
-    grid[tile.cell] = totals
-    solved = solve_rows(grid[:-1].view(tile.rows, tile.width), coefficient**CHUNK)
-    behind = torch.zeros_like(solved)
-    behind[:, :-1] = solved[:, 1:]
-    return behind.view(-1)[tile.cell]
+def _behind(totals: Tensor, tile: Tile, coefficient: float) -> Tensor:
+    """H behind each chunk of the tile, `[C, 1]`, from the chunk totals `[C]`; 0 behind a row's last chunk."""
+    if tile.chunk is None:
+        grid = totals.view(tile.rows, tile.width)
+    else:
+        padded = torch.cat((totals, totals.new_zeros(1)))
+        grid = torch.index_select(padded, 0, tile.chunk).view(tile.rows, tile.width)
+    behind = torch.zeros_like(grid)
+    behind[:, :-1] = solve_rows(grid, coefficient**CHUNK)[:, 1:]
+    flat = behind.view(-1)
+    return (flat if tile.cell is None else torch.index_select(flat, 0, tile.cell)).unsqueeze(1)
 
 
 def solve_tile(values: Tensor, out: Tensor, tile: Tile, coefficient: float) -> None:
     """Solves the recurrence on one tile's slots: `values` and `out` are `[slots of the tile]`."""
-    matrix = decay_matrix(CHUNK, coefficient, values.dtype, values.device)
     blocks = out.view(-1, CHUNK)
+    matrix = decay_matrix(CHUNK, coefficient, values.dtype, values.device)
     torch.mm(values.view(-1, CHUNK), matrix, out=blocks)
     if tile.width > 1:
-        behind = _carry(blocks[:, 0].contiguous(), tile, coefficient)
-        blocks.addr_(behind, _powers(coefficient, values.dtype, values.device))
+        behind = _behind(blocks[:, 0].contiguous(), tile, coefficient)
+        powers = _powers(coefficient, values.dtype, values.device)
+        torch.addmm(blocks, behind, powers, out=blocks)
 
 
-def gae_packed(
+def gae_tile(
     rewards: Tensor,
     values: Tensor,
     layout: Layout,
+    tile: Tile,
     gamma: float,
     lam: float,
-    out: tuple[Tensor, Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """(advantages, returns) in slots, `[slots]` each, from rewards and values in slots (0 in empty ones).
+    out: tuple[Tensor, Tensor],
+) -> None:
+    """Advantages and returns of one tile, all `[slots of the tile]`, into `out`."""
+    advantages, returns = out
+    size = tile.size
+    mixed, carried = buffer("mixed", size, rewards), buffer("carried", size + 1, rewards)
+    torch.lerp(values, rewards, lam, out=mixed)
+    solve_tile(mixed, carried[:size], tile, gamma * lam)
+    carried[size] = 0.0
+    torch.add(rewards, carried[1:], alpha=gamma, out=returns)
+    if layout.filled is None:
+        # No empty slot behind a row: what was added to its last token is the next row's.
+        returns.view(tile.rows, -1)[:, -1] = rewards.view(tile.rows, -1)[:, -1]
+    torch.sub(returns, values, out=advantages)
 
-    Every entry must be finite: another would spread over its chunk. Empty slots mean nothing afterwards.
+
+def gae_packed(
+    rewards: Tensor, values: Tensor, layout: Layout, gamma: float, lam: float, out: tuple[Tensor, Tensor]
+) -> None:
+    """Advantages and returns in slots, `[slots]` each, into `out`, from rewards and values in slots.
+
+    Empty slots must be 0 and mean nothing afterwards. Entries that are not finite spread over their chunk.
     """
-    advantages, returns = out if out is not None else (torch.empty_like(rewards), torch.empty_like(rewards))
     for tile in layout.tiles:
-        span = slice(tile.start * CHUNK, tile.stop * CHUNK)
-        size = span.stop - span.start
-        mixed, carried = _workspace(size, rewards.dtype, rewards.device)
-        r, v = rewards[span], values[span]
-        torch.lerp(v, r, lam, out=mixed[:size])
-        solve_tile(mixed[:size], carried[:size], tile, gamma * lam)
-        carried[size] = 0.0
-        torch.add(r, carried[1 : size + 1], alpha=gamma, out=returns[span])
-        torch.sub(returns[span], v, out=advantages[span])
-    return advantages, returns
+        span = tile.slots
+        gae_tile(rewards[span], values[span], layout, tile, gamma, lam, (out[0][span], out[1][span]))

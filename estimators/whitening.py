@@ -61,11 +61,16 @@ W_POP = Whitening("batch", ddof=0, eps_placement="floor", zero_masked=False)
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """`(x − centre)·factor + back` for each scope, `[S]` float64."""
+    """`(x − centre)·factor + back`, `[S]` float64 each: per scope, per rollout, or one for all."""
 
     centre: Tensor
     factor: Tensor
     back: Tensor
+
+    def apply(self, values: Tensor) -> Tensor:
+        """Of one value per scope, rollout …, in its own dtype."""
+        centre, factor, back = (part.to(values.dtype) for part in (self.centre, self.factor, self.back))
+        return (values - centre).mul_(factor).add_(back)
 
 
 def affine_of(count: Tensor, mean: Tensor, m2: Tensor, setting: Whitening) -> Affine:
@@ -109,7 +114,7 @@ def rollout_affine(
     setting: Whitening,
     history: Sequence[Moments] = (),
 ) -> Affine:
-    """What whitening does to each rollout, `[B]`: from the moments of its own raw advantages.
+    """What whitening does to each rollout, `[B]`, or to all, `[1]`: from the moments of their raw advantages.
 
     mean, m2, count  `[B]`: of the finite advantages on its unmasked tokens; count 0 takes no part
     ids              `[B]` scope numbers, None: all share one
@@ -129,6 +134,8 @@ def rollout_affine(
         _enough(whole, setting)
         total, centre, squares = (total.new_full((1,), part) for part in (whole.count, whole.mean, whole.m2))
     affine = affine_of(total, centre, squares, setting)
+    if ids is None:
+        return affine
     return Affine(affine.centre[scope], affine.factor[scope], affine.back[scope])
 
 
@@ -158,5 +165,4 @@ def whiten_rollouts(
     known = torch.where(count > 0, mean, torch.nan)
     if setting.scope == "none" or not mean.numel():
         return known
-    affine = rollout_affine(mean, m2, count, ids, setting, history)
-    return (known - affine.centre) * affine.factor + affine.back
+    return rollout_affine(mean, m2, count, ids, setting, history).apply(known)

@@ -1,0 +1,148 @@
+"""Statistics of each rollout's token advantages, and an affine map of each rollout's own, tile by tile.
+
+Single-precision sums run over 32 tokens and go on in double precision; deviations are from a token of the
+chunk, so that a large common offset costs nothing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from estimators.batch import Batch
+from estimators.layout import CHUNK, Layout, Tile, layout_of, make_layout
+from estimators.masked import all_set, segment_sums
+from estimators.moments import by_scope
+from estimators.whitening import Affine
+from estimators.workspace import buffer
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutMoments:
+    """Of each rollout's finite unmasked advantages, `[B]` float64: count, and NaN elsewhere where it is 0."""
+
+    count: Tensor
+    mean: Tensor
+    m2: Tensor
+    least: Tensor
+    greatest: Tensor
+
+
+def token_moments(values: Tensor, batch: Batch) -> RolloutMoments:
+    """Moments and extremes per rollout of `values` `[N]` over its unmasked tokens that are finite."""
+    layout = layout_of(batch)
+    chunks = _chunk_statistics(values, layout)
+    if chunks is None:
+        layout = make_layout(batch.offsets, batch.response_mask & torch.isfinite(values))
+        chunks = _chunk_statistics(values, layout)
+        assert chunks is not None
+    return _by_rollout(chunks, layout)
+
+
+def _chunk_statistics(values: Tensor, layout: Layout) -> Tensor | None:
+    """`[5, chunks]` float64: pivot, Σ(x − pivot), Σ(x − pivot)², least and greatest of each chunk's tokens.
+
+    None where an entry is not finite.
+    """
+    found = torch.empty((5, layout.slots // CHUNK), dtype=torch.float64, device=values.device)
+    ones = torch.ones(CHUNK, dtype=values.dtype, device=values.device)
+    for tile in layout.tiles:
+        packed = layout.pack_tile(values, tile, buffer("packed", tile.size, values))
+        blocks = packed.view(-1, CHUNK)
+        pivot = blocks[:, :1].clone()
+        _repeat_in_tails(blocks, layout, tile)
+        deviations = buffer("deviations", tile.size, values)
+        torch.sub(blocks, pivot, out=deviations.view(-1, CHUNK))
+        part = found[:, slice(*tile.chunks)]
+        part[0] = pivot[:, 0]
+        part[1] = torch.mv(deviations.view(-1, CHUNK), ones)
+        part[2] = torch.mv(deviations.mul_(deviations).view(-1, CHUNK), ones)
+        part[3], part[4] = blocks.amin(dim=1), blocks.amax(dim=1)
+    return found if bool(torch.isfinite(found.sum())) else None
+
+
+def _repeat_in_tails(blocks: Tensor, layout: Layout, tile: Tile) -> None:
+    """Fills each chunk's empty slots with its first entry: they then deviate by 0 and are no extreme."""
+    if layout.filled is None:
+        return
+    chunks = layout.chunks[slice(*tile.rollouts)]
+    tails = torch.cumsum(chunks, 0)[chunks > 0] - 1
+    rows = blocks[tails]
+    filled = layout.filled[tile.slots].view(-1, CHUNK)[tails]
+    blocks[tails] = torch.where(filled, rows, rows[:, :1])
+
+
+def _by_rollout(chunks: Tensor, layout: Layout) -> RolloutMoments:
+    rollouts, device = layout.counts.shape[0], chunks.device
+    owner = torch.repeat_interleave(torch.arange(rollouts, device=device), layout.chunks)
+    tokens = torch.full((chunks.shape[1],), float(CHUNK), dtype=torch.float64, device=device)
+    live = layout.chunks > 0
+    tails = torch.cumsum(layout.chunks, 0)[live] - 1
+    tokens[tails] -= (layout.chunks * CHUNK - layout.counts)[live].double()
+    pivot, total, squares, low, high = chunks
+    mean = pivot + total / tokens.clamp(min=1)
+    m2 = (squares - total.square() / tokens.clamp(min=1)).clamp(min=0)
+    count, centre, deviation = by_scope(mean, m2, tokens, owner, rollouts)
+    empty = tokens == 0
+    least = torch.full((rollouts,), torch.inf, dtype=torch.float64, device=device)
+    greatest = -least
+    least.scatter_reduce_(0, owner, torch.where(empty, torch.inf, low), "amin")
+    greatest.scatter_reduce_(0, owner, torch.where(empty, -torch.inf, high), "amax")
+    whole = (torch.where(count > 0, part, torch.nan) for part in (centre, deviation, least, greatest))
+    return RolloutMoments(count, *whole)
+
+
+def map_tokens(
+    values: Tensor, affine: Affine | None, batch: Batch, zero_masked: bool
+) -> tuple[Tensor, Tensor]:
+    """`affine` (`[B]`, or `[1]` where all rollouts share one) of `values` `[N]`, and each rollout's Σ|·| over its
+    finite unmasked tokens, `[B]` float64. Masked tokens become 0 if `zero_masked`, else are mapped too."""
+    out = torch.empty_like(values)
+    totals = torch.zeros(batch.rollouts, dtype=torch.float64, device=values.device)
+    for tile in layout_of(batch, every_token=True).tiles:
+        rollouts, part = slice(*tile.rollouts), out[tile.span]
+        _map_into(part, values[tile.span], affine, batch.lengths[rollouts], rollouts)
+        size, mask = part.shape[0], batch.response_mask[tile.span]
+        shown = _unmasked(part, mask, buffer("shown", size, values))
+        if zero_masked and shown is not part:
+            part.copy_(shown)
+        offsets = batch.offsets[tile.rollouts[0] : tile.rollouts[1] + 1] - tile.tokens[0]
+        sums = segment_sums(torch.abs(shown, out=buffer("absolute", size, values)), offsets)
+        if not bool(torch.isfinite(sums.sum())):
+            sums = segment_sums(torch.where(torch.isfinite(shown), shown.abs(), 0.0), offsets)
+        totals[rollouts] = sums
+    return out, totals
+
+
+def _map_into(out: Tensor, values: Tensor, affine: Affine | None, lengths: Tensor, rollouts: slice) -> None:
+    if affine is None:
+        out.copy_(values)
+        return
+    centre, factor, back = affine.centre, affine.factor, affine.back
+    if centre.shape[0] == 1:
+        torch.sub(values, float(centre[0]), out=out)
+        out.mul_(float(factor[0]))
+    else:
+        torch.sub(values, _expanded(centre[rollouts], lengths, out), out=out)
+        out.mul_(_expanded(factor[rollouts], lengths, out))
+    if bool(back.any()):
+        out.add_(float(back[0]) if back.shape[0] == 1 else _expanded(back[rollouts], lengths, out))
+
+
+def _expanded(per_rollout: Tensor, lengths: Tensor, like: Tensor) -> Tensor:
+    """Each rollout's number on each of its tokens."""
+    cast = per_rollout.to(like.dtype)
+    if like.device.type == "cpu":
+        return torch.from_numpy(np.repeat(cast.numpy(), lengths.numpy()))
+    return torch.repeat_interleave(cast, lengths)
+
+
+def _unmasked(values: Tensor, mask: Tensor, into: Tensor) -> Tensor:
+    """`values` with 0 where `mask` is not set, also where they are not finite there; `values` if all are set."""
+    if all_set(mask):
+        return values
+    torch.mul(values, mask, out=into)
+    if not bool(torch.isfinite(into.sum())):
+        into.copy_(torch.where(mask, values, 0.0))
+    return into
