@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Engine, select, update
 
-from app.jobs import BULK, FINAL, KINDS, Jobs, Kind, find, get, model_of
+from app.jobs import BULK, FINAL, KINDS, Jobs, Kind, find, model_of
 from storage import batches, estimates, uploads, workers
 from storage import jobs as job_rows
 from storage.database import WriteSession, write
@@ -26,17 +26,14 @@ def request_cancel(engine: Engine, jobs: Jobs, kind: Kind, id: str) -> str:
     return state
 
 
-def settle_cancelled(session: WriteSession, kind: Kind, id: str, executor: str | None = None) -> None:
-    """Mark the job cancelled and drop what it stored; with `executor`, only where that one holds it."""
-    job = get(session, kind, id)
-    if job is None or job.state in FINAL or (executor is not None and job.executor != executor):
-        return
+def settle_cancelled(session: WriteSession, kind: Kind, id: str) -> None:
+    """Mark the job cancelled and drop what it stored."""
     drop_partial(session, kind, id)
     job_rows.finish(session, model_of(kind), id, "cancelled")
 
 
 def give_up(
-    session: WriteSession, kind: Kind, id: str, error: str, problems: Sequence[dict[str, Any]]
+    session: WriteSession, kind: Kind, id: str, *, error: str, problems: Sequence[dict[str, Any]]
 ) -> None:
     """Mark the job failed with a sentence and drop what it stored."""
     drop_partial(session, kind, id)
@@ -45,7 +42,7 @@ def give_up(
     job_rows.finish(session, model_of(kind), id, "failed", error)
 
 
-def start_again(session: WriteSession, jobs: Jobs, kind: Kind, id: str) -> None:
+def start_again(session: WriteSession, kind: Kind, id: str, *, jobs: Jobs) -> None:
     """Drop what the job stored and queue it from its beginning, as its next revision."""
     job = find(session, kind, id)
     drop_partial(session, kind, id)
@@ -107,6 +104,6 @@ def _let_go(engine: Engine, executor: str) -> None:
             for id in session.scalars(held.with_for_update()).all():
                 job = find(session, kind, id)
                 if job.cancel_requested:
-                    settle_cancelled(session, kind, id, executor)
+                    settle_cancelled(session, kind, id)
                 else:
                     job.state, job.stage, job.executor = "queued", "queued", None

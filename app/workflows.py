@@ -8,6 +8,7 @@ file (or batch) and on what earlier commits returned.
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dbos import DBOS, DBOSPortableJSONSerializer, SQLAlchemyDatasource
@@ -16,7 +17,7 @@ from sqlalchemy import Engine, select
 
 from app.errors import AppError
 from app.estimation import run_estimate
-from app.jobs import Jobs, Kind, model_of
+from app.jobs import Jobs, Kind, get, model_of
 from app.lifecycle import give_up, settle_cancelled, start_again
 from app.logs import get_logger
 from app.settings import Settings
@@ -27,6 +28,9 @@ from storage import jobs as job_rows
 from storage.database import WriteSession, read, write
 
 log = get_logger("vantage.worker")
+
+#: What is done with a job that did not succeed.
+Ending = Callable[[WriteSession, Kind, str], None]
 
 BODIES: dict[Kind, Callable[[Task, str], None]] = {"ingest": run_ingest, "estimate": run_estimate}
 
@@ -77,17 +81,46 @@ def perform(context: Context, kind: Kind, id: str, revision: int, commit: Commit
     if not attempt:
         return "nothing to do"
     log.info("job begun", kind=kind, id=id, attempt=attempt)
-    task = make_task(context, kind, id, revision, commit)
     try:
-        outcome = _attempt(task, kind, id, attempt)
+        outcome = _attempt(make_task(context, kind, id, revision, commit), kind, id, attempt)
     except Superseded:
         outcome = "superseded"
     except (Cancelled, engine_errors.DBOSWorkflowCancelledError):
-        with write(engine) as session:
-            settle_cancelled(session, kind, id, context.executor)
-        outcome = "cancelled"
+        outcome = _end(context, kind, id, revision, settle_cancelled)
+    except Restart:
+        outcome = _end(context, kind, id, revision, partial(start_again, jobs=context.jobs))
+    except Exception as error:
+        sentence, problems = explain(error, kind, id)
+        outcome = _end(context, kind, id, revision, partial(give_up, error=sentence, problems=problems))
     log.info("job ended", kind=kind, id=id, outcome=outcome)
     return outcome
+
+
+def _attempt(task: Task, kind: Kind, id: str, attempt: int) -> str:
+    limit = task.settings.max_attempts
+    if attempt > limit:
+        raise AppError(
+            f"Given up: the worker died {limit} times in the same place, most often for lack of memory. "
+            "Give it more memory, or send the data in smaller files."
+        )
+    task.check()
+    BODIES[kind](task, id)
+    return "succeeded"
+
+
+def _end(context: Context, kind: Kind, id: str, revision: int, ending: Ending) -> str:
+    """End a job that did not succeed, if this worker still holds it: its state then.
+
+    Not a step: a run that was resumed may be short of the steps recorded before, and the engine would answer
+    from the record instead of running this one.
+    """
+    with write(context.engine) as session:
+        job = get(session, kind, id)
+        if not is_current(session, kind, id, revision) or job is None or job.executor != context.executor:
+            return "superseded"
+        ending(session, kind, id)
+        session.refresh(job)
+        return job.state
 
 
 def make_task(context: Context, kind: Kind, id: str, revision: int, commit: Commit) -> Task:
@@ -118,28 +151,6 @@ def is_current(session: WriteSession, kind: Kind, id: str, revision: int) -> boo
     """Whether the job is there in this revision; its row is held until the transaction ends."""
     model = model_of(kind)
     return session.scalar(select(model.revision).where(model.id == id).with_for_update()) == revision
-
-
-def _attempt(task: Task, kind: Kind, id: str, attempt: int) -> str:
-    limit = task.settings.max_attempts
-    try:
-        if attempt > limit:
-            raise AppError(
-                f"Given up: the worker died {limit} times in the same place, most often for lack of memory. "
-                "Give it more memory, or send the data in smaller files."
-            )
-        task.check()
-        BODIES[kind](task, id)
-        return "succeeded"
-    except (Cancelled, Superseded):
-        raise
-    except Restart:
-        task.commit(lambda session: start_again(session, task.jobs, kind, id))
-        return "begun anew"
-    except Exception as error:
-        sentence, problems = explain(error, kind, id)
-        task.commit(lambda session: give_up(session, kind, id, sentence, problems))
-        return "failed"
 
 
 def explain(error: Exception, kind: Kind, id: str) -> tuple[str, list[dict[str, Any]]]:
