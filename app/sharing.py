@@ -1,0 +1,102 @@
+"""Links that show one dashboard and nothing else: made, opened, frozen.
+
+A token is 256 random bits; only its SHA-256 is stored. A link that is unknown, has expired or was withdrawn
+is answered in one way, so that nobody learns which of these it is.
+"""
+
+import hashlib
+import math
+import secrets
+import time
+from dataclasses import asdict, dataclass
+
+import orjson
+import zstandard
+
+from app.errors import NotFound, Unprocessable
+from app.panel_views import PanelView, from_json, view
+from app.settings import Settings
+from storage import dashboards
+from storage.database import ReadSession, WriteSession
+from storage.models import Dashboard, Share
+
+LONGEST_HOURS = 24.0 * 366
+GONE = "This link shows nothing. It may have expired or been withdrawn: ask whoever sent it for a new one."
+
+
+@dataclass(frozen=True, slots=True)
+class SharedView:
+    """Everything that a dashboard shows to somebody else. Nothing in it names an id or an address.
+
+    `taken` is when the numbers were read (Unix seconds).
+    """
+
+    title: str
+    note: str
+    panels: tuple[PanelView, ...]
+    hide_text: bool
+    taken: float
+
+
+def digest(token: str) -> str:
+    """What is stored of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def lifetime(hours: float | None, settings: Settings) -> float:
+    """Seconds that a new link lives. Raises Unprocessable outside 0 < hours ≤ a year."""
+    hours = settings.share_hours if hours is None else hours
+    if not math.isfinite(hours) or not 0 < hours <= LONGEST_HOURS:
+        message = f"must be above 0 and at most {LONGEST_HOURS:g} (a year), not {hours:g}"
+        problem = {"row": None, "field": "expires_in_hours", "message": message}
+        raise Unprocessable(f"expires_in_hours {message}.", [problem])
+    return hours * 3600.0
+
+
+def present(session: ReadSession, dashboard: Dashboard, hide_text: bool = False) -> SharedView:
+    """The dashboard as it is now."""
+    panels = tuple(
+        view(session, panel, hidden=hide_text) for panel in dashboards.panels(session, dashboard.id)
+    )
+    return SharedView(dashboard.title, dashboard.note, panels, hide_text, time.time())
+
+
+def freeze(shown: SharedView) -> bytes:
+    """The view as zstd of JSON, to be kept with the link. Text that is hidden in it is not there at all."""
+    data = orjson.dumps(asdict(shown), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    return zstandard.ZstdCompressor(level=3).compress(data)
+
+
+def thaw(frozen: bytes) -> SharedView:
+    body = orjson.loads(zstandard.ZstdDecompressor().decompress(frozen))
+    return SharedView(**{**body, "panels": tuple(from_json(panel) for panel in body["panels"])})
+
+
+def create(
+    session: WriteSession, dashboard_id: str, seconds: float, hide_text: bool, frozen: bytes | None
+) -> tuple[Share, str]:
+    """A new link and its token, which cannot be shown again."""
+    token = secrets.token_urlsafe(32)
+    expires = time.time() + seconds
+    share = dashboards.create_share(
+        session, dashboard_id, digest(token), expires, hide_text=hide_text, snapshot=frozen
+    )
+    return share, token
+
+
+def resolve(session: ReadSession, token: str) -> Share:
+    """The live link of a token. Raises NotFound, the same for every reason."""
+    share = dashboards.share_by_token_hash(session, digest(token))
+    if share is None:
+        raise NotFound(GONE)
+    return share
+
+
+def shown_by(session: ReadSession, share: Share) -> SharedView:
+    """What the link shows: its snapshot, else the dashboard as it is now."""
+    if share.snapshot is not None:
+        return thaw(share.snapshot)
+    dashboard = dashboards.get(session, share.dashboard_id)
+    if dashboard is None:
+        raise NotFound(GONE)
+    return present(session, dashboard, share.hide_text)
