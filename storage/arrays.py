@@ -16,7 +16,7 @@ from sqlalchemy import delete as delete_from
 
 from storage import codec
 from storage.codec import ABSENT, MISSING, Encoded, decode, encode, is_missing, slot_lengths
-from storage.database import AnySession, WriteSession, upsert
+from storage.database import BINARY, AnySession, WriteSession, upsert
 from storage.models import Rollout, TokenArray
 
 __all__ = [
@@ -115,7 +115,7 @@ def rollout_arrays(
         wanted = [*fields, SIZES] if TEXTS in fields else list(fields)
         statement = statement.where(TokenArray.field.in_(wanted))
     found: dict[str, NDArray[Any] | list[str]] = {}
-    for row in session.execute(statement):
+    for row in session.execute(statement, execution_options=BINARY):
         try:
             values = codec.decode_slot(encoded_of(row), rollout.slot)
         except codec.Damaged as error:
@@ -159,7 +159,7 @@ def stream(session: AnySession, *where: ColumnElement[bool]) -> Generator[Row[An
     """Stored arrays with all their columns, a few at a time, by batch, field and storage order. Close it."""
     order = (TokenArray.batch_id, TokenArray.field, TokenArray.group_no, TokenArray.part)
     result = session.execute(
-        select(*STORED).where(*where).order_by(*order), execution_options={"yield_per": CHUNK}
+        select(*STORED).where(*where).order_by(*order), execution_options={**BINARY, "yield_per": CHUNK}
     )
     try:
         yield from result

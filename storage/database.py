@@ -13,7 +13,6 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from psycopg import Cursor, ServerCursor
 from psycopg.pq import Format
 from sqlalchemy import Engine, create_engine, event, inspect
 from sqlalchemy.dialects import postgresql, sqlite
@@ -25,6 +24,8 @@ AnySession = ReadSession | WriteSession
 
 READ_SQLITE: dict[str, Any] = {"vantage_read": True}
 READ_POSTGRES: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+#: Execution options of queries for blobs and many numbers. PostgreSQL's text form of a blob is twice as long.
+BINARY = {"vantage_binary": True}
 BUSY_MS = 30_000  # how long a SQLite writer waits for another
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -39,7 +40,7 @@ def make_engine(url: str, pool_size: int = 40) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     engine = create_engine(psycopg_url(url), pool_size=pool_size, max_overflow=10)
-    event.listen(engine, "connect", _prepare_postgres)
+    event.listen(engine, "before_cursor_execute", _ask_in_binary)
     return engine
 
 
@@ -65,25 +66,12 @@ def _begin_sqlite(connection: Any) -> None:
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
-class BinaryCursor(Cursor[Any]):
-    """Results in binary form: as text, a blob is twice as long and a third slower to read."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.format = Format.BINARY
-
-
-class BinaryServerCursor(ServerCursor[Any]):
-    """The same for results that are streamed."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.format = Format.BINARY
-
-
-def _prepare_postgres(connection: Any, _record: Any) -> None:
-    connection.cursor_factory = BinaryCursor
-    connection.server_cursor_factory = BinaryServerCursor
+def _ask_in_binary(
+    _connection: Any, cursor: Any, _statement: str, _parameters: Any, context: Any, _many: bool
+) -> None:
+    # Not for every query: SQLAlchemy's own look at the schema wants PostgreSQL's vectors as text.
+    if context is not None and context.execution_options.get("vantage_binary"):
+        cursor.format = Format.BINARY
 
 
 @contextmanager

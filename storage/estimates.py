@@ -13,7 +13,7 @@ from sqlalchemy import delete as delete_from
 from sqlalchemy import func, select
 
 from storage import jobs
-from storage.database import AnySession, WriteSession, insert_new, upsert
+from storage.database import BINARY, AnySession, WriteSession, insert_new, upsert
 from storage.ids import new_id
 from storage.models import Batch, Estimate, EstimateRollout, RunningMoments, TokenArray
 from storage.pages import Page, Sort, paginate
@@ -102,7 +102,7 @@ def columns(session: AnySession, estimate_id: str) -> dict[str, NDArray[Any]]:
     names = ("index", *COLUMNS)
     table = EstimateRollout.__table__.c  # plain columns: the ORM's own cost as much again
     statement = select(*(table[name] for name in names)).where(table.estimate_id == estimate_id)
-    rows = session.execute(statement.order_by(table.index)).all()
+    rows = session.execute(statement.order_by(table.index), execution_options=BINARY).all()
     raw = list(zip(*rows, strict=True)) if rows else [()] * len(names)
     return {
         name: np.array(values, np.int64 if name == "index" else np.float64)

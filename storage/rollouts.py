@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Text, and_, func, or_, select, type_coerce
 
-from storage.database import AnySession
+from storage.database import BINARY, AnySession
 from storage.models import Batch, EstimateRollout, Prompt, Rollout
 from storage.pages import Expression, Page, paginate, sort_from
 from storage.types import json_value, verbatim
@@ -121,7 +121,8 @@ def columns(session: AnySession, batch_id: str) -> Columns:
     # Plain columns of plain types: the ORM, and decoding text and JSON value by value, cost as much again.
     raw_columns = [type_coerce(table[name], Text) if name in DECODED else table[name] for name in READ]
     statement = select(*raw_columns).where(table.batch_id == batch_id)
-    rows = session.execute(statement.order_by(table.group_no, table.part, table.slot)).all()
+    statement = statement.order_by(table.group_no, table.part, table.slot)
+    rows = session.execute(statement, execution_options=BINARY).all()
     raw: dict[str, Sequence[Any]] = dict(zip(READ, zip(*rows, strict=True), strict=True)) if rows else {}
     by_name = {name: raw.get(name, ()) for name in READ}
     for name, decode in DECODED.items():

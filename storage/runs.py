@@ -82,6 +82,12 @@ def row(session: AnySession, run_id: str) -> RunRow | None:
     return None if found is None else _row(found)
 
 
+def splits(session: AnySession, run_id: str) -> list[str | None]:
+    """The splits of a run's ready batches, sorted, None first where a batch has none."""
+    statement = select(Batch.split).where(Batch.run_id == run_id, Batch.state == "ready").distinct()
+    return sorted(session.execute(statement).scalars(), key=lambda split: (split is not None, split or ""))
+
+
 def _held(run_id: str | None = None) -> Any:
     """What each run (or one) holds in ready batches."""
     where = [Batch.state == "ready"] + ([] if run_id is None else [Batch.run_id == run_id])

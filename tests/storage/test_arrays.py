@@ -181,7 +181,7 @@ def test_wrong_kinds_are_refused(sqlite_engine: Engine) -> None:
 
 def test_what_is_read_can_be_written_to(sqlite_engine: Engine) -> None:
     """Arrays over read-only memory would make torch warn."""
-    fields = {"values": [[1.0]], "response_mask": [[1]], "response_ids": [[5]]}
+    fields: dict[str, list[Any]] = {"values": [[1.0]], "response_mask": [[1]], "response_ids": [[5]]}
     batch = make_batch(sqlite_engine, [[1]], arrays=fields)
     with read(sqlite_engine) as session:
         for field in fields:
