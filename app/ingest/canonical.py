@@ -35,7 +35,7 @@ NO_RESPONSE = "no response or response_ids"
 def rollout(row: int, fields: dict[str, Any], alignment: str | None, notes: Notes) -> Rollout | Problem:
     """The row as stored, its problems said to `notes`; or the one error that rejects it.
 
-    `alignment` is the file's: with "sequence", per-token arrays may cover prompt and response, and the prompt's
+    `alignment` is the file's: with "sequence", per-token arrays may cover prompt and response; the prompt's
     part is left out.
     """
     record = Rollout(row)
@@ -177,8 +177,7 @@ def _json_object(text: str) -> Any:
 
 
 def reward_components(row: int, value: Any, notes: Notes) -> dict[str, float | None] | None:
-    """Rewards by the name of their function; null where one does not apply. A list of pairs is a Parquet map.
-    """
+    """Rewards by the name of their function; null where one does not apply. Parquet gives a list of pairs."""
     if isinstance(value, list) and all(isinstance(item, tuple) and len(item) == 2 for item in value):
         value = dict(value)
     if not isinstance(value, dict):

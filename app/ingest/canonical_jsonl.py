@@ -1,5 +1,4 @@
-"""Canonical JSONL: one object per row, an optional first line {"_header": {…}}; also one JSON array of rows.
-"""
+"""Canonical JSONL: one object per row, an optional first line {"_header": {…}}; or one JSON array of rows."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,5 +1,4 @@
-"""Canonical Parquet: columns named and typed as in the schema; batch metadata under the key `rollout_batch`.
-"""
+"""Canonical Parquet: columns named and typed as in the schema; metadata under the key `rollout_batch`."""
 
 import json
 from collections.abc import Iterator
@@ -22,15 +21,14 @@ def sniff(source: Source, settings: Settings) -> bool:
 
 def read(source: Source, settings: Settings) -> Iterator[Item]:
     notes = Notes()
-    with parquet.opened(source) as file:
-        parquet.check_size(file, settings, source)
-        header = Header(raw=batch_metadata((file.schema_arrow.metadata or {}).get(METADATA), notes))
-        yield header
+    table = parquet.checked(source, settings)
+    header = Header(raw=batch_metadata(table.metadata.get(METADATA), notes))
+    yield header
+    yield from notes.drain()
+    for number, fields in parquet.rows(table, source):
+        item = canonical.rollout(number, _plain(fields), header.raw.get("alignment"), notes)
         yield from notes.drain()
-        for number, fields in parquet.rows(file, source):
-            item = canonical.rollout(number, _plain(fields), header.raw.get("alignment"), notes)
-            yield from notes.drain()
-            yield item
+        yield item
     yield from notes.summary()
 
 

@@ -20,14 +20,14 @@ from app.ingest.sources import looks_like_safetensors
 from app.settings import Settings
 
 DTYPES: dict[str, str] = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "<i1",
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",
+    "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "<i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "<u1", "BOOL": "|b1",
 }  # fmt: skip
 
 
 class _Tensor:
-    """One tensor, read from the file as it is needed. bfloat16, which numpy lacks, becomes float32 (exactly).
-    """
+    """One tensor, read from the file as needed. bfloat16, which numpy lacks, becomes float32 (exactly)."""
 
     def __init__(self, path: Path, base: int, entry: dict[str, Any]) -> None:
         self._bf16 = entry["dtype"] == "BF16"

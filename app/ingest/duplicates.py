@@ -10,7 +10,7 @@ import orjson
 
 from app.ingest.notes import LISTED, listed
 from app.ingest.options import Options
-from app.ingest.record import Problem, Rollout
+from app.ingest.record import Problem, Rollout, Severity
 
 NOT_RECORDED = frozenset(("row", "file", "digest", "derived", "tokens", "prompt_ids"))
 _FIELDS = tuple(field.name for field in fields(Rollout) if field.name not in NOT_RECORDED)
@@ -40,6 +40,20 @@ def _encoded(recorded: dict[str, Any]) -> bytes:
     except TypeError:  # a lone surrogate, a number past 64 bits, a key that is no text
         fast = b"null"
     return json.dumps(recorded, sort_keys=True, default=str).encode() if b"null" in fast else fast
+
+
+OUTCOMES: tuple[tuple[str, Severity, str], ...] = (
+    (
+        "dropped",
+        "warning",
+        "left out, as they would count twice in group means; upload with duplicates=keep to keep them",
+    ),
+    (
+        "kept",
+        "info",
+        "kept, as they may be samples that came out alike; upload with duplicates=drop to leave them out",
+    ),
+)
 
 
 class Duplicates:
@@ -79,22 +93,13 @@ class Duplicates:
 
     def summary(self) -> Iterator[Problem]:
         """How many exact repeats there were, and how to have it the other way."""
-        for what, then in (
-            (
-                "dropped",
-                "left out, because they would count twice in group means; upload with duplicates=keep to keep them",
-            ),
-            (
-                "kept",
-                "kept, because they may be samples that came out alike; upload with duplicates=drop to leave them out",
-            ),
-        ):
+        for what, severity, then in OUTCOMES:
             count = self._counts[what]
             if count:
                 rows = "row" if count == 1 else "rows"
-                where = f"{listed(self._rows[what], count)} repeat{'s' if count == 1 else ''} {listed(self._firsts[what], count)}"
+                repeat = "repeats" if count == 1 else "repeat"
+                where = f"{listed(self._rows[what], count)} {repeat} {listed(self._firsts[what], count)}"
                 message = f"{count} exact duplicate {rows} ({where}): {then}"
-                severity: Any = "warning" if what == "dropped" else "info"
                 yield Problem(message, "duplicate_rows", severity, None, None)
 
 

@@ -49,8 +49,9 @@ class Caps:
         if expanded > FREE_BYTES and expanded > limit * max(1, compressed):
             times = expanded // max(1, compressed)
             raise TooLarge(
-                f"{name} expands past the limit: {times:,} times its compressed size, where {limit} times are "
-                "allowed (VANTAGE_MAX_EXPANSION_RATIO). Nothing of it was kept; an honest file can be sent uncompressed."
+                f"{name} expands past the limit: {times:,} times its compressed size, where {limit} times "
+                "are allowed (VANTAGE_MAX_EXPANSION_RATIO). Nothing of it was kept; an honest file can be "
+                "sent uncompressed."
             )
 
 

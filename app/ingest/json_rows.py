@@ -25,8 +25,7 @@ _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
 class Overflow(float):
-    """A number that JSON wrote in digits but float64 cannot hold, such as 1e400. `text` is what was written.
-    """
+    """A number written in digits that float64 cannot hold, such as 1e400. `text` is what was written."""
 
     text: str
 
@@ -45,8 +44,7 @@ class TooDeep(Exception):
 
 @dataclass(slots=True)
 class Row:
-    """`fields` holds arrays for per-token fields, Python values for the rest. `repeated`: keys given twice.
-    """
+    """`fields`: arrays for per-token fields, Python values for the rest. `repeated`: keys given twice."""
 
     fields: dict[str, Any]
     repeated: list[str] = field(default_factory=list)
@@ -91,7 +89,7 @@ def _fast(parser: simdjson.Parser, line: bytes) -> Row:
     if len(set(keys)) != len(keys):
         raise ValueError("repeated keys")
     for key in keys:
-        value = document[key]
+        value: Any = document[key]
         kind = type(value)
         if kind is simdjson.Array:
             fields[key] = _list(key, value, check)

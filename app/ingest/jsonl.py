@@ -130,8 +130,8 @@ class _Reader:
         if self.cut is not None:
             number = self.cut.row or 0
             total = f"{self.taken} of {self.taken + 1} rows loaded"
-            message = f"line {number} is incomplete (file ends inside a JSON object); {total}. Upload the whole file again"
-            yield Problem(message, "incomplete_row", "error", number)
+            message = f"line {number} is incomplete (file ends inside a JSON object); {total}."
+            yield Problem(f"{message} Upload the whole file again.", "incomplete_row", "error", number)
         yield from self.notes.summary()
 
 

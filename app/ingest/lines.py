@@ -1,5 +1,4 @@
-"""Rows of a text file as bytes, one at a time: the lines of a JSONL file, or the elements of one JSON array.
-"""
+"""Rows of a text file as bytes, one at a time: lines of a JSONL file, or elements of one JSON array."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from typing import BinaryIO
 
 BOM = b"\xef\xbb\xbf"
 BLOCK = 1 << 20
+QUOTE, BACKSLASH, COMMA = b'"\\,'
 _STRUCTURE = re.compile(rb'["\\\[\]{},]')
 
 
@@ -27,8 +27,8 @@ class Line:
 def lines(stream: BinaryIO, limit: int) -> Iterator[Line]:
     """Every line that is not blank. A line past `limit` bytes comes without its data, marked `too_long`.
 
-    Only b"\\n" ends a line: U+2028 and U+0085 stand unescaped in text of many writers. A byte order mark and the
-    NUL bytes that a crash on a network disk leaves around a line are taken off; the latter are counted.
+    Only b"\\n" ends a line: U+2028 and U+0085 stand unescaped in text of many writers. A byte order mark is
+    taken off, and the NUL bytes that a crash on a network disk leaves around a line; these are counted.
     """
     number = 0
     while True:
@@ -66,43 +66,63 @@ def elements(stream: BinaryIO, limit: int) -> Iterator[Line]:
     An element past `limit` bytes ends the reading, marked `too_long`; one that the file cuts is marked
     `last`.
     """
-    buffer, number = bytearray(), 0
-    depth, start, at, in_string = 0, 0, 0, False
-    while block := stream.read(BLOCK):
-        buffer += block
-        while match := _STRUCTURE.search(buffer, at):
-            byte, at = buffer[match.start()], match.end()
-            if in_string:
-                if byte == 0x5C:  # a backslash takes the next byte with it
-                    if at >= len(buffer):
-                        at -= 1
-                        break
-                    at += 1
-                elif byte == 0x22:
-                    in_string = False
-            elif byte == 0x22:
-                in_string = True
-            elif byte in b"[{":
-                depth += 1
-                start = at if depth == 1 else start
-            elif depth == 1 and byte in b",]}":
-                element = bytes(buffer[start : match.start()]).strip()
-                start = at
-                if element:
-                    number += 1
-                    yield Line(number, element)
-                if byte != 0x2C:
-                    return
-            elif byte in b"]}":
-                depth -= 1
-        else:
-            at = len(buffer)
-        if depth:
-            del buffer[:start]
-            at, start = at - start, 0
-        if len(buffer) > limit:
-            yield Line(number + 1, bytes(buffer[:80]), too_long=True)
+    array, number = _Array(), 0
+    while not array.ended and (block := stream.read(BLOCK)):
+        for element in array.feed(block):
+            number += 1
+            yield Line(number, element)
+        if len(array.buffer) > limit:
+            yield Line(number + 1, bytes(array.buffer[:80]), too_long=True)
             return
-    rest = bytes(buffer[start:]).strip()
-    if depth and rest:
+    rest = bytes(array.buffer).strip()
+    if array.depth and rest:
         yield Line(number + 1, rest, last=True)
+
+
+class _Array:
+    """Cuts a JSON array at the commas of its outermost level. `buffer` holds the element that is not whole
+    yet.
+    """
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.depth = 0
+        self.ended = False
+        self._at = 0  # how far the buffer was looked at
+        self._start = 0  # where the present element begins
+        self._in_text = False
+
+    def feed(self, block: bytes) -> Iterator[bytes]:
+        """The elements that are whole with this block."""
+        self.buffer += block
+        while not self.ended and (match := _STRUCTURE.search(self.buffer, self._at)):
+            byte = self.buffer[match.start()]
+            if byte == BACKSLASH and match.end() >= len(self.buffer):
+                self._at = match.start()
+                break
+            self._at = match.end() + (byte == BACKSLASH)  # a backslash takes the next byte with it
+            if element := self._step(byte, match.start()):
+                yield element
+        else:
+            self._at = len(self.buffer)
+        del self.buffer[: self._start]
+        self._at, self._start = self._at - self._start, 0
+
+    def _step(self, byte: int, position: int) -> bytes:
+        """Take note of one structural byte; the element that it ends, or nothing."""
+        if byte == QUOTE:
+            self._in_text = not self._in_text
+        elif self._in_text or byte == BACKSLASH:
+            return b""
+        elif byte in b"[{":
+            self.depth += 1
+            if self.depth == 1:
+                self._start = position + 1
+        elif self.depth == 1:
+            element = bytes(self.buffer[self._start : position]).strip()
+            self._start = position + 1
+            self.ended = byte != COMMA
+            return element
+        elif byte in b"]}":
+            self.depth -= 1
+        return b""

@@ -1,5 +1,4 @@
-"""What a row of an unreadable file looks like: the frameworks whose files are recognised by their keys alone.
-"""
+"""What a row of an unreadable file looks like: frameworks whose files are recognised by their keys alone."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -26,8 +26,7 @@ def listed(rows: list[int], count: int) -> str:
 
 
 class Notes:
-    """Problems of one file. `drain` gives those of the row just read, `summary` the counted ones at the end.
-    """
+    """Problems of one file. `drain` gives those of the last row, `summary` the counted ones at the end."""
 
     def __init__(self) -> None:
         self._now: list[Problem] = []

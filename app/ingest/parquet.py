@@ -1,43 +1,60 @@
-"""Parquet files as rows of fields: checked before anything is read, then batch by batch; lists become arrays.
+"""Parquet files as rows of fields: checked before anything is read, then a few rows at a time.
+
+A few kilobytes can declare gigabytes (dictionary and run-length encoding), so what the footer declares is
+held against the limits first, text columns keep their dictionaries, and the rest is counted as it is decoded.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from app.errors import TooLarge
+from app.ingest.expand import Account, Caps
 from app.ingest.json_rows import FLOAT_LISTS, INT_LISTS
 from app.ingest.record import Source, Unreadable
 from app.settings import Settings
 from storage.arrays import MISSING
 
 MAGIC = b"PAR1"
-BATCH_ROWS = 256
-#: A row group is decoded in whole columns; one that claims more than this is refused.
-MAX_ROW_GROUP_BYTES = 4 << 30
-#: Rows that a file may hold per byte before it is looked at as a bomb; honest rollouts need many bytes per
-#: row.
-MAX_ROWS_PER_BYTE = 1
+MAX_BATCH_ROWS = 256
+#: What one batch of rows may take when every text of a nested column were as long as its whole dictionary.
+BATCH_BYTES = 256 << 20
+BUFFER = 1 << 20
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
 _FAILURES = (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError, OverflowError, TypeError)
+_DAMAGED = "the Parquet footer is damaged; copy the file again."
 
 
-def opened(source: Source) -> pq.ParquetFile:
-    """The file's metadata, read and checked. Raises Unreadable or nothing."""
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A checked file, ready to be read. `columns` in the file's order."""
+
+    columns: list[str]
+    schema: pa.Schema
+    metadata: dict[bytes, bytes]
+    batch_rows: int
+    account: Account
+
+
+def opened(source: Source, texts: list[str] | None = None) -> pq.ParquetFile:
+    """The file, its footer read; columns named in `texts` keep their dictionaries. Raises Unreadable."""
     if source.path is None or not source.head.startswith(MAGIC):
         raise Unreadable("this is not a Parquet file.", "not_parquet")
     if not _has_footer(source):
         raise Unreadable(
-            "parquet footer missing; the copy is incomplete. Copy the file again after its writer has closed it.",
+            "parquet footer missing; the copy is incomplete. Copy it again once its writer has closed it.",
             "parquet_footer_missing",
         )
     try:
-        return pq.ParquetFile(source.path)
+        return pq.ParquetFile(source.path, read_dictionary=texts, buffer_size=BUFFER)
     except _FAILURES:
-        raise Unreadable("the Parquet footer is damaged; copy the file again.", "parquet_damaged") from None
+        raise Unreadable(_DAMAGED, "parquet_damaged") from None
 
 
 def _has_footer(source: Source) -> bool:
@@ -53,72 +70,115 @@ def columns(source: Source) -> frozenset[str] | None:
         return None
     try:
         with opened(source) as file:
-            return frozenset(file.schema_arrow.names)
+            return frozenset(_schema(file).names)
     except Unreadable:
         return None
 
 
-def check_size(file: pq.ParquetFile, settings: Settings, source: Source) -> None:
-    """What the footer declares, against the limits, before a value is decoded. Raises TooLarge or Unreadable.
-    """
-    metadata = file.metadata
-    if metadata.num_rows > settings.max_rows:
-        raise TooLarge(
-            f"{source.name} declares {metadata.num_rows:,} rows; at most {settings.max_rows:,} are read at once "
-            "(VANTAGE_MAX_ROWS). Nothing of it was kept. Send it in parts."
-        )
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    declared = sum(group.total_byte_size for group in groups)
-    if declared > settings.max_expanded_bytes:
-        limit = f"{settings.max_expanded_bytes:,} bytes (VANTAGE_MAX_EXPANDED_BYTES)"
-        raise TooLarge(
-            f"{source.name} expands past the limit of {limit}; nothing of it was kept. Send it in parts."
-        )
-    if any(group.total_byte_size > MAX_ROW_GROUP_BYTES for group in groups):
-        raise TooLarge(f"{source.name} has a row group of more than 4 GiB; write it with smaller row groups.")
-    names = file.schema_arrow.names
-    if len(set(names)) != len(names):
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        raise Unreadable(
-            f"column {', '.join(repeated)} is there twice; rename one of them.", "repeated_column"
-        )
+def _schema(file: pq.ParquetFile) -> pa.Schema:
+    try:
+        return file.schema_arrow
+    except _FAILURES:
+        raise Unreadable(_DAMAGED, "parquet_damaged") from None
 
 
-def rows(file: pq.ParquetFile, source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each row's number from 1 and its fields that are not null. Raises Unreadable where the data is damaged.
+def checked(source: Source, settings: Settings) -> Table:
+    """What the footer declares, held against the limits before a value is decoded. Raises TooLarge,
+    Unreadable.
     """
-    number, total = 0, max(1, file.metadata.num_rows)
+    with opened(source) as file:
+        schema, footer = _schema(file), file.metadata
+        if footer.num_rows > settings.max_rows:
+            raise TooLarge(
+                f"{source.name} declares {footer.num_rows:,} rows; at most {settings.max_rows:,} are read at "
+                "once (VANTAGE_MAX_ROWS). Nothing of it was kept. Send it in parts."
+            )
+        if len(set(schema.names)) != len(schema.names):
+            repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
+            message = f"column {', '.join(repeated)} is there twice; rename one of them."
+            raise Unreadable(message, "repeated_column")
+        numbers, longest = _declared(footer)
     size = source.path.stat().st_size if source.path is not None else 0
-    batches = file.iter_batches(batch_size=BATCH_ROWS)
-    while True:
-        try:
-            batch = next(batches, None)
-            if batch is None:
-                return
-            table = [_column(name, batch.column(index)) for index, name in enumerate(batch.schema.names)]
-        except _FAILURES as error:
-            raise Unreadable(_sentence(number, error), "parquet_damaged") from None
-        for index in range(batch.num_rows):
-            number += 1
-            yield number, {name: values[index] for name, values in table if values[index] is not None}
-        source.report(size * number // total)
+    account = Caps(settings).account(source.name, size)
+    account.reach(numbers, size)
+    batch_rows = max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // max(1, longest)))
+    return Table(schema.names, schema, schema.metadata or {}, batch_rows, account)
+
+
+def _declared(footer: Any) -> tuple[int, int]:
+    """Bytes of all declared numbers, and the size of the largest column chunk of texts inside lists."""
+    numbers = longest = 0
+    for group in range(footer.num_row_groups):
+        for index in range(footer.num_columns):
+            chunk = footer.row_group(group).column(index)
+            if chunk.physical_type in WIDTHS:
+                numbers += chunk.num_values * WIDTHS[chunk.physical_type]
+            elif "." in chunk.path_in_schema:
+                longest = max(longest, chunk.total_uncompressed_size)
+    return numbers, longest
+
+
+def rows(table: Table, source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each row's number from 1 and its fields that are not null. Raises Unreadable, TooLarge."""
+    texts = [field.name for field in table.schema if _is_text(field.type)]
+    with opened(source, texts) as file:
+        number, total = 0, max(1, file.metadata.num_rows)
+        size = source.path.stat().st_size if source.path is not None else 0
+        batches = file.iter_batches(batch_size=table.batch_rows)
+        decoded = 0
+        while True:
+            try:
+                batch = next(batches, None)
+                if batch is None:
+                    return
+                cells, spent = _cells(batch)
+            except _FAILURES as error:
+                raise Unreadable(_sentence(number, error), "parquet_damaged") from None
+            decoded += spent
+            table.account.reach(decoded, size)
+            for index in range(batch.num_rows):
+                number += 1
+                yield number, {name: values[index] for name, values in cells if values[index] is not None}
+            source.report(size * number // total)
 
 
 def _sentence(number: int, error: Exception) -> str:
     reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    return f"the Parquet data is damaged after row {number} ({reason}). Rows before it stand; copy the file again."
+    return f"the Parquet data is damaged after row {number} ({reason}); rows before it stand. Copy it again."
 
 
-def _column(name: str, column: pa.Array) -> tuple[str, list[Any]]:
+def _cells(batch: Any) -> tuple[list[tuple[str, list[Any]]], int]:
+    """Values of every column per row, and how many bytes they take. A prompt that repeats is counted once."""
+    found, spent = [], 0
+    for index, name in enumerate(batch.schema.names):
+        column = batch.column(index)
+        values = _values(name, column)
+        if pa.types.is_dictionary(column.type) and name != "prompt":
+            spent += sum(len(value) for value in values if value is not None)
+        else:
+            spent += column.nbytes
+        found.append((name, values))
+    return found, spent
+
+
+def _values(name: str, column: Any) -> list[Any]:
     kind = column.type
+    if pa.types.is_dictionary(kind):
+        # Texts of the dictionary once, shared by the rows that hold them.
+        words, keys = column.dictionary.to_pylist(), column.indices.to_pylist()
+        return [None if key is None else words[key] for key in keys]
     flat = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if flat and name in FLOAT_LISTS | INT_LISTS and _is_number(kind.value_type):
-        return name, _arrays(column)
-    return name, column.to_pylist()
+        return _arrays(column)
+    return list(column.to_pylist())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def _arrays(column: Any) -> list[Any]:
@@ -135,8 +195,8 @@ def _arrays(column: Any) -> list[Any]:
     return [flat[offsets[i] : offsets[i + 1]].copy() if valid[i] else None for i in range(len(column))]
 
 
-def _with_missing(values: Any) -> Any:
+def _with_missing(values: Any) -> NDArray[np.float64]:
     nulls = values.is_null().to_numpy(zero_copy_only=False)
-    flat = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+    flat: NDArray[np.float64] = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
     flat[nulls] = MISSING
     return flat

@@ -12,14 +12,20 @@ MAX_OPCODES = 2_000_000
 
 #: Modules whose functions act on the machine: nothing in a data file has business there.
 DANGEROUS = frozenset(
-    "os posix nt subprocess sys shutil socket pty runpy importlib ctypes commands platform webbrowser code codeop "
-    "builtins __builtin__ operator functools pickle _pickle multiprocessing threading signal tempfile".split()
-)
+    (
+        "os", "posix", "nt", "subprocess", "sys", "shutil", "socket", "pty", "runpy", "importlib", "ctypes",
+        "commands", "platform", "webbrowser", "code", "codeop", "builtins", "__builtin__", "operator",
+        "functools", "pickle", "_pickle", "multiprocessing", "threading", "signal", "tempfile",
+    )
+)  # fmt: skip
 #: Of these modules only data is built.
 HARMLESS = ("collections", "torch", "numpy", "_codecs", "copyreg", "copy_reg", "ml_dtypes", "tensordict")
 HARMLESS_BUILTINS = frozenset(
-    "set frozenset dict list tuple bytearray bytes complex int float str bool range slice object".split()
-)
+    (
+        "set", "frozenset", "dict", "list", "tuple", "bytearray", "bytes", "complex", "int", "float", "str",
+        "bool", "range", "slice", "object",
+    )
+)  # fmt: skip
 
 
 def globals_of(data: bytes) -> list[str]:
@@ -48,9 +54,9 @@ def _globals(data: bytes) -> Iterator[str]:
         elif name == "MEMOIZE":
             memo[len(memo)] = texts[-1] if texts else None
         elif name in ("PUT", "BINPUT", "LONG_BINPUT"):
-            memo[argument] = texts[-1] if texts else None
+            memo[int(argument or 0)] = texts[-1] if texts else None
         elif name in ("GET", "BINGET", "LONG_BINGET"):
-            texts.append(memo.get(argument))
+            texts.append(memo.get(int(argument or 0)))
         elif isinstance(argument, str):
             texts.append(argument)
         del texts[:-8]

@@ -55,10 +55,10 @@ def read_all(files: Sequence[File], options: Options, settings: Settings) -> Rea
     """Iterate over `Header`s, `Rollout`s and `Problem`s of all files of an upload.
 
     Each file that is read gives one `Header` (with `format`; `run` where the file or the caller names one)
-    before its rollouts. A file that cannot be read gives one `Problem` with severity "error" and no row. Every rollout has
-    a group id and a digest; repeats are dropped as asked. With several files, items carry `file`.
-    Raises BadRequest (an unknown format or rule) and TooLarge (a limit of the settings: nothing should be
-    kept).
+    before its rollouts. A file that cannot be read gives one `Problem` with severity "error" and no row.
+    Every rollout has a group id and a digest; repeats are dropped as asked. With several files, items carry
+    `file`.
+    Raises BadRequest (an unknown format or rule) and TooLarge (a limit; nothing should be kept).
     """
     if options.format not in ("auto", *(known.name for known in FORMATS)):
         names = ", ".join(known.name for known in FORMATS)

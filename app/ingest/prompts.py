@@ -82,8 +82,7 @@ def set_response(rollout: Rollout, value: Any, notes: Notes) -> bool:
 
 
 def prompt_key(rollout: Rollout) -> bytes | None:
-    """What makes two prompts the same: the messages, the text or the ids; None where no prompt was recorded.
-    """
+    """What makes two prompts the same: messages, text or ids; None where no prompt was recorded."""
     if rollout.prompt_messages is not None:
         return json.dumps(rollout.prompt_messages, sort_keys=True).encode()
     if rollout.prompt is not None:

@@ -1,5 +1,4 @@
-"""What a format's reader yields: `Header`, `Rollout` and `Problem`. What a reader yields is what is stored.
-"""
+"""What a format's reader yields: `Header`, `Rollout` and `Problem`. What it yields is what is stored."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -43,7 +42,7 @@ class Problem:
 
     "error": the row (or file) was not taken; "warning": taken, but something of it is missing or doubtful;
     "info": a harmless conversion that a person should know of. `message` says what is wrong and what to do.
-    Each rejected row has exactly one "error". A row with code "duplicate_row" was left out as the caller asked.
+    Each rejected row has exactly one "error". A row with code "duplicate_row" was left out as a repeat.
     """
 
     message: str
@@ -73,8 +72,8 @@ class Rollout:
     Every array in `tokens` has the same length: one value per response token, masked tokens included.
     A value that was recorded as null inside a list is `storage.arrays.MISSING`, other non-finite values are
     themselves. `row` counts from 1: the line of a JSONL file, the row of a table or tensor. From `read_all`
-    every rollout has a `group_id`; where it was not recorded, `derived["group_id"]` names the rule. `digest` is equal
-    for rows that recorded exactly the same.
+    every rollout has a `group_id`; where it was not recorded, `derived["group_id"]` names the rule. `digest`
+    is equal for rows that recorded exactly the same.
     """
 
     row: int
@@ -161,8 +160,8 @@ class Source:
 class Format:
     """`sniff` looks at name-independent content only; `read` yields a Header first (if any), then the rest.
 
-    `groups` is the rule for rows without a group id: "prompt" (identical prompts of a step) or "adjacent" (runs of
-    identical prompts).
+    `groups` is the rule for rows without a group id: "prompt" (identical prompts of a step) or "adjacent"
+    (runs of identical prompts).
     """
 
     name: str

@@ -1,5 +1,4 @@
-"""What a text file is that no format reads: a web page, Python's repr, a CSV, a log, other frameworks' rows.
-"""
+"""What a text file is that no format reads: a web page, Python's repr, a CSV, a log, rows of others."""
 
 import html
 import json
@@ -68,8 +67,8 @@ def _rows(row: dict[str, Any]) -> tuple[str, str]:
     known = looks_like(row)
     if known is not None:
         return "looks_like", f"this looks like {known}, which is not read yet. {READS}"
-    message = f"the rows have the fields {names(row)}, but no response or response_ids, so they are no rollouts. {READS}"
-    return "no_response", message
+    held = f"the rows have the fields {names(row)}"
+    return "no_response", f"{held}, but no response or response_ids, so they are no rollouts. {READS}"
 
 
 def _table(text: str) -> tuple[str, str] | None:
@@ -82,9 +81,10 @@ def _table(text: str) -> tuple[str, str] | None:
         if len(cells) > 1 and all(re.fullmatch(r"[\w .\-/]{1,64}", cell) for cell in cells):
             commas = "; its decimal commas make lists ambiguous" if re.search(r"\d,\d+[;\t\]]", text) else ""
             message = (
-                f"this looks like a CSV with {len(cells)} columns separated by {name} ({names(cells)}), which is not "
-                f"read: lists per token cannot be trusted from a spreadsheet{commas}. Write the rows as JSONL, "
-                f'for example df.to_json(path, orient="records", lines=True). {READS}'
+                f"this looks like a CSV with {len(cells)} columns separated by {name} ({names(cells)}), "
+                f"which is not read: lists per token cannot be trusted from a spreadsheet{commas}. "
+                'Write the rows as JSONL, for example df.to_json(path, orient="records", lines=True). '
+                f"{READS}"
             )
             return "csv", message
     return None

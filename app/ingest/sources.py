@@ -7,7 +7,8 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,8 +48,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """One wrapping of the file. `path` is where its bytes lie on disk, if they do; `depth` counts wrappings.
-    """
+    """One wrapping of the file. `path`: where its bytes lie on disk, if they do; `depth` counts wrappings."""
 
     name: str
     open: Callable[[], BinaryIO]
@@ -73,7 +73,7 @@ def unwrap(file: File, settings: Settings, caps: Caps | None = None) -> Iterator
     meter = Meter()
 
     def opened() -> BinaryIO:
-        return meter.watch(open(file.path, "rb", buffering=BUFFER))
+        return meter.watch(_open(file.path))
 
     context = _Context(settings, caps or Caps(settings), meter)
     yield from _unwrap(_Layer(file.name, opened, file.path, 0), context)
@@ -95,10 +95,7 @@ def _unwrap(layer: _Layer, context: _Context) -> Iterator[Source | Problem]:
     elif layer.path is None and _must_seek(head):
         with _on_disk(layer, context.settings) as (copy, broken):
             if broken is None:
-                on_disk = _Layer(
-                    layer.name, lambda: open(copy, "rb", buffering=BUFFER), copy, layer.depth, layer.member
-                )
-                yield from _opened(on_disk, head, context)
+                yield from _opened(replace(layer, open=partial(_open, copy), path=copy), head, context)
             else:
                 yield damaged(layer.name, broken)
     else:
@@ -126,6 +123,10 @@ def _opened(layer: _Layer, head: bytes, context: _Context) -> Iterator[Source | 
             yield member
         else:
             yield from _unwrap(_Layer(member.name, member.open, None, layer.depth + 1, True), context)
+
+
+def _open(path: Path) -> BinaryIO:
+    return open(path, "rb", buffering=BUFFER)
 
 
 def _unheard(position: int) -> None:

@@ -119,7 +119,8 @@ def _missing(arrays: Mapping[str, Array], wide: Mapping[str, Array]) -> str:
     wanted = ("response_lengths", "response_offsets", "response_mask", "response_ids")
     lacking = ", ".join(name for name in wanted if name not in arrays)
     shown = next((f"; all that could be shown is a heat map of {_by(a)} values" for a in wide.values()), "")
-    return f"holds {held}, but no {lacking}: which values are tokens and which padding is not said{shown}. {SAVE_LENGTHS}."
+    unknown = f"which values are tokens and which padding is not said{shown}"
+    return f"holds {held}, but no {lacking}: {unknown}. {SAVE_LENGTHS}."
 
 
 def inexact_ids(dtype: np.dtype[Any]) -> str:
@@ -175,7 +176,9 @@ def _singles(arrays: Mapping[str, Array], count: int, notes: Notes) -> list[str]
         if array.shape == (count,) and array.dtype.kind in "iufbUS":
             found.append(name)
         else:
-            message = f"{name} is {describe(array)}, neither one value per row nor a known per-token field; left out"
+            message = (
+                f"{name} is {describe(array)}, neither one value per row nor a per-token field; left out"
+            )
             notes.warn(None, name, "unusable_values", message)
     return found
 

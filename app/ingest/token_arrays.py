@@ -192,8 +192,7 @@ def same_length(
 
 
 def fill_nonfinite(row: int, fields: dict[str, Any], listing: Any, notes: Notes) -> None:
-    """Put back what `_nonfinite` lists: {"field": {"0": "-Infinity"}}, or {"reward": "NaN"} for one number.
-    """
+    """Put back what `_nonfinite` lists: {"field": {"0": "-Infinity"}}, or {"reward": "NaN"} for a number."""
     if not isinstance(listing, dict):
         notes.warn(row, "_nonfinite", "bad_nonfinite", "_nonfinite is not an object; ignored")
         return

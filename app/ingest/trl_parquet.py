@@ -31,21 +31,19 @@ def sniff(source: Source, settings: Settings) -> bool:
 
 def read(source: Source, settings: Settings) -> Iterator[Item]:
     notes = Notes()
-    with parquet.opened(source) as file:
-        parquet.check_size(file, settings, source)
-        rewards = reward_columns(file.schema_arrow)
-        provenance = {"reward": REWARD_RULE} if rewards else {}
-        yield Header(raw={"framework": "trl", "reward_functions": rewards, "provenance": provenance})
-        if rewards:
-            yield _weights(rewards)
-        named = _STEP.search(source.name)
-        for number, fields in parquet.rows(file, source):
-            item = _rollout(number, fields, rewards, notes)
-            if isinstance(item, Rollout) and item.step is None and named:
-                item.step = int(named[1])
-                item.derived["step"] = "derived:file name"
-            yield from notes.drain()
-            yield item
+    table = parquet.checked(source, settings)
+    rewards = reward_columns(table.schema)
+    provenance = {"reward": REWARD_RULE} if rewards else {}
+    yield Header(raw={"framework": "trl", "reward_functions": rewards, "provenance": provenance})
+    if rewards:
+        yield _weights(rewards)
+    named = _STEP.search(source.name)
+    for number, fields in parquet.rows(table, source):
+        item = _rollout(number, fields, rewards, notes)
+        if isinstance(item, Rollout) and item.step is None and named:
+            item.step, item.derived["step"] = int(named[1]), "derived:file name"
+        yield from notes.drain()
+        yield item
     yield from notes.summary()
 
 
@@ -65,8 +63,8 @@ def reward_columns(schema: pa.Schema) -> list[str]:
 
 def _weights(rewards: list[str]) -> Problem:
     message = (
-        f"the file has no total reward: it is the sum of {', '.join(rewards)} with weights 1. Where the trainer "
-        "used other reward_weights, only the components are right."
+        f"the file has no total reward: it is the sum of {', '.join(rewards)} with weights 1. "
+        "Where the trainer used other reward_weights, only the components are right."
     )
     return Problem(message, "reward_derived", "info", None, "reward")
 

@@ -1,9 +1,9 @@
-"""verl's rollout dumps (`trainer.rollout_data_dir`, `trainer.validation_data_dir`): {step}.jsonl, one row per
+"""verl's rollout dumps (`trainer.rollout_data_dir`, `trainer.validation_data_dir`): {step}.jsonl, a row a
 sample.
 
 The legacy trainer writes no group id and shuffles rows: groups are identical prompts of a step, named as
-derived. The v1 trainer writes uid = {prompt uuid}_{session}_{output}: the group stands before the last two "_". Neither writes
-ids, masks, log-probs or advantages. `score` is before any KL penalty.
+derived. The v1 trainer writes uid = {prompt uuid}_{session}_{output}: the group is before the last two "_".
+Neither writes ids, masks, log-probs or advantages. `score` is before any KL penalty.
 """
 
 import re
