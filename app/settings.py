@@ -1,4 +1,4 @@
-"""One frozen `Settings`, made at start and passed in. Every field is an environment variable VANTAGE_<NAME>."""
+"""One frozen `Settings`, made at start and passed in. Each field is an environment variable VANTAGE_<NAME>"""
 
 from pathlib import Path
 
@@ -11,32 +11,57 @@ ROOT = Path(__file__).resolve().parent.parent
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="VANTAGE_", frozen=True, extra="ignore")
 
-    data_dir: Path = Field(Path("vantage-data"), description="Folder for the embedded database and uploaded files.")
-    database_url: str | None = Field(
-        None, description="sqlite:///path or postgresql://…; default is vantage.db in the data folder."
+    data_dir: Path = Field(
+        default=Path("vantage-data"), description="Folder for the embedded database and uploaded files."
     )
-    host: str = Field("127.0.0.1", description="Address that the server binds.")
-    port: int = Field(8000, description="Port that the server binds; 0 takes a free one.")
-    insecure: bool = Field(False, description="Allow another address than loopback although there are no accounts.")
-    allowed_hosts: tuple[str, ...] = Field((), description="Further host names that requests may carry.")
-    device: str = Field("auto", description="Where estimates run: auto, cpu, cuda, cuda:K or mps.")
-    worker_concurrency: int = Field(2, description="Jobs of one queue that a worker runs at once.")
-    heartbeat_seconds: float = Field(5.0, description="How often a worker says that it lives.")
-    dead_after_seconds: float = Field(30.0, description="Silence after which a worker's jobs go to another.")
-    max_attempts: int = Field(3, description="How often a job may be begun before it is called failed.")
-    max_upload_bytes: int = Field(8 << 30, description="Largest upload, in bytes as sent.")
-    max_body_bytes: int = Field(1 << 20, description="Largest body of a request that is not an upload, in bytes.")
-    max_expanded_bytes: int = Field(32 << 30, description="Largest upload after decompression, in bytes.")
-    max_expansion_ratio: int = Field(200, description="Largest decompressed size over compressed size.")
-    max_rows: int = Field(1_000_000, description="Most rows of one upload.")
-    max_line_bytes: int = Field(256 << 20, description="Longest line of a JSONL file, in bytes.")
-    max_depth: int = Field(64, description="Deepest nesting of a JSON row.")
-    max_tokens_per_rollout: int = Field(4_194_304, description="Most tokens of one response.")
-    buffer_bytes: int = Field(64 << 20, description="Memory for rollouts that wait for their group, in bytes.")
-    chunk_bytes: int = Field(4 << 20, description="Size of what one transaction of a job stores, in bytes.")
-    spool_days: float = Field(7.0, description="How long an uploaded file is kept after it was read.")
-    job_days: float = Field(7.0, description="How long the engine's records of finished jobs are kept.")
-    share_hours: float = Field(168.0, description="Life of a share link unless said otherwise, in hours.")
+    database_url: str | None = Field(
+        default=None,
+        description="sqlite:///path or postgresql://…; default is vantage.db in the data folder.",
+    )
+    host: str = Field(default="127.0.0.1", description="Address that the server binds.")
+    port: int = Field(default=8000, description="Port that the server binds; 0 takes a free one.")
+    insecure: bool = Field(
+        default=False, description="Allow another address than loopback although there are no accounts."
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(), description="Further host names that requests may carry."
+    )
+    device: str = Field(default="auto", description="Where estimates run: auto, cpu, cuda, cuda:K or mps.")
+    worker_concurrency: int = Field(default=2, description="Jobs of one queue that a worker runs at once.")
+    heartbeat_seconds: float = Field(default=5.0, description="How often a worker says that it lives.")
+    dead_after_seconds: float = Field(
+        default=30.0, description="Silence after which a worker's jobs go to another."
+    )
+    max_attempts: int = Field(
+        default=3, description="How often a job may be begun before it is called failed."
+    )
+    max_upload_bytes: int = Field(default=8 << 30, description="Largest upload, in bytes as sent.")
+    max_body_bytes: int = Field(
+        default=1 << 20, description="Largest body of a request that is not an upload, in bytes."
+    )
+    max_expanded_bytes: int = Field(
+        default=32 << 30, description="Largest upload after decompression, in bytes."
+    )
+    max_expansion_ratio: int = Field(
+        default=200, description="Largest decompressed size over compressed size."
+    )
+    max_rows: int = Field(default=1_000_000, description="Most rows of one upload.")
+    max_line_bytes: int = Field(default=256 << 20, description="Longest line of a JSONL file, in bytes.")
+    max_depth: int = Field(default=64, description="Deepest nesting of a JSON row.")
+    max_tokens_per_rollout: int = Field(default=4_194_304, description="Most tokens of one response.")
+    buffer_bytes: int = Field(
+        default=64 << 20, description="Memory for rollouts that wait for their group, in bytes."
+    )
+    chunk_bytes: int = Field(
+        default=4 << 20, description="Size of what one transaction of a job stores, in bytes."
+    )
+    spool_days: float = Field(default=7.0, description="How long an uploaded file is kept after it was read.")
+    job_days: float = Field(
+        default=7.0, description="How long the engine's records of finished jobs are kept."
+    )
+    share_hours: float = Field(
+        default=168.0, description="Life of a share link unless said otherwise, in hours."
+    )
 
     @property
     def url(self) -> str:

@@ -89,11 +89,11 @@ def run(place: Place, engine: Engine, upload_id: str, live: int) -> str:
     return perform(context, "ingest", upload_id, 0, engine.commit)
 
 
-def contents(place: Place, batch_id: str) -> dict[str, Any]:
+def contents(place: Place, batch_id: str) -> dict[int, Any]:
     """Everything that was recorded of a batch, by the row of the file."""
     with read(place.engine) as session:
         columns = rollouts.columns(session, batch_id)
-        found = {}
+        found: dict[int, Any] = {}
         for index in columns.index.tolist():
             row = rollouts.get(session, batch_id, index)
             assert row is not None
