@@ -36,7 +36,7 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     order = ordered(numbers, groups, view, options["sort"])
     laid = strip(columns, columns.reward, order[np.isin(order, chosen)], options)
     rows = np.searchsorted(numbers, laid.numbers)
-    near = near_zero(view, groups) if grouped(batch) else np.zeros(view.groups, dtype=bool)
+    near = near_zero(view, groups) if grouped(batch, columns) else np.zeros(view.groups, dtype=bool)
     return _figure(session, batch, columns, laid, groups, rows, near)
 
 

@@ -109,7 +109,7 @@ def read_base(session: ReadSession, batch: Batch, options: Mapping[str, Any]) ->
         m2=np.where(live & np.isfinite(m2), m2, 0.0),
         count=np.where(live, weight, 0.0),
         group=np.unique(columns.group_no, return_inverse=True)[1].astype(np.int64)
-        if grouped(batch)
+        if grouped(batch, columns)
         else None,
         source=np.where(codes < 0, len(names), codes) if names else None,
         sources=names,

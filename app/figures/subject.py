@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import NotFound
+from app.findings.view import groups_exist
 from storage import batches
 from storage.database import ReadSession
 from storage.models import Batch
@@ -32,6 +33,6 @@ def source_codes(columns: Columns) -> tuple[NDArray[np.int64], list[str]]:
     return np.array([number.get(name, -1) for name in columns.data_source.tolist()], dtype=np.int64), names
 
 
-def grouped(batch: Batch) -> bool:
+def grouped(batch: Batch, columns: Columns) -> bool:
     """The batch's groups mean something: not every rollout just stands alone for want of a group id."""
-    return str(batch.fields.get("group_id", "recorded")) not in ("absent", "derived:alone")
+    return groups_exist(str(batch.fields.get("group_id", "recorded")), columns.group_no)

@@ -3,11 +3,10 @@
 A group is named when its spread is out of line with the batch, not merely small by chance:
 
 * its std (ddof 1) and its range are both below 0.2 × the median of the groups with differing rewards (of its
-own
-  data source where that has three such groups, as tasks may have scales of their own), and either the batch's
-  rewards take few values (then nothing lies between "differs" and "noise"), or a sample of this size from a
-  normal distribution with the median's std would be this tight with a probability below 3e-4 over all groups;
-  or
+  own data source where that has three such groups, as tasks may have scales of their own), and either the
+  batch's rewards take few values, each again and again (then nothing lies between "differs" and "noise"), or
+  a sample of this size from a normal distribution with the median's std would be this tight with a
+  probability below 3e-4 over all groups; or
 * its range is below 5e-5 of its own rewards' size, whatever the others do.
 """
 
@@ -38,7 +37,8 @@ def near_zero(view: View, groups: GroupStatistics) -> Bools:
     std, span = _references(view, groups)
     with np.errstate(invalid="ignore"):
         small = differing & (groups.std < RATIO * std) & (groups.range < RATIO * span)
-    if np.unique(view.reward[view.scored]).size > FEW_VALUES:
+    scored = view.reward[view.scored]
+    if np.unique(scored).size > min(FEW_VALUES, scored.size / 2):
         small &= _chance(groups, std) < CHANCE / differing.sum()
     return small | tiny
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import func, select
 
-from app.findings.view import Floats, Ints, TokenFacts, View
+from app.findings.view import Floats, Ints, TokenFacts, View, groups_exist
 from storage import arrays, batches, rollouts
 from storage.database import AnySession
 from storage.models import Prompt, Rollout
@@ -62,7 +62,7 @@ def read_view(
         texts=texts,
         characters=characters,
         truncated=_truncated(columns),
-        grouped=str(known.get("group_id", "recorded")) not in ("absent", "derived:alone"),
+        grouped=groups_exist(str(known.get("group_id", "recorded")), columns.group_no),
         fields={str(name): str(how) for name, how in known.items()},
         header=dict(header if header is not None else batch.header if batch else {}),
         tokens=TokenFacts(),

@@ -7,10 +7,9 @@ least one
   rollout in ten their sign is the opposite of reward − group mean. Something other than the group was the
   baseline.
 * Would be: centring on the batch gives at least `chance + 0.15 + 0.8/√B` (at most a half) of the rollouts
-another
-  sign than centring on the group. `chance = arccos(√(1 − 1/n))/π` is what equally hard prompts in groups of n
-  give (11 % for n = 8, 25 % for n = 2); the rest keeps small batches and prompts of ordinary difficulty
-  quiet.
+  another sign than centring on the group, and two groups in five lie wholly on one side of the batch mean.
+  `chance = arccos(√(1 − 1/n))/π` is what equally hard prompts in groups of n give (11 % for n = 8, 25 % for
+  n = 2); the rest keeps small batches and prompts of ordinary difficulty quiet.
 """
 
 import math
@@ -24,6 +23,7 @@ from app.formatting import percent, plural
 
 RECORDED_SHARE = 0.1
 MARGIN, SMALL = 0.15, 0.8
+ONE_SIDED = 0.4
 LEAST = 8
 SAME = 1e-6  # spread of recorded advantages in a rollout, relative to their size, that counts as one number
 
@@ -80,11 +80,12 @@ def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str,
     chance = math.acos(math.sqrt(1 - 1 / n)) / math.pi
     threshold = min(chance + MARGIN + SMALL / math.sqrt(total), 0.5)
     share = flipped.size / total
-    # Of a pair exactly one can flip: half of all is the most there is, and few pairs reach it by chance.
-    if share < threshold or (n < 3 and total < 32):
-        return None
     below = groups.differing & (groups.high < overall)
     above = groups.differing & (groups.low > overall)
+    one_sided = int((below | above).sum()) / int(groups.differing.sum())
+    # Of a pair exactly one can flip: half of all is the most there is, and few pairs reach it by chance.
+    if share < threshold or one_sided < ONE_SIDED or (n < 3 and total < 32):
+        return None
     return report(
         view,
         _severity(view),

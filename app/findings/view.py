@@ -16,6 +16,15 @@ UNGROUPED = ("gae", "reinforce_plus_plus", "reinforce++", "remax", "ppo", "vtrac
 ROUNDING = 2.4e-7
 
 
+def groups_exist(how: str, group_no: Ints) -> bool:
+    """The groups mean something. `how` the batch has its `group_id`: not when it is absent, or derived
+    because
+    rows without one stand alone and no row has a sibling."""
+    if how == "absent":
+        return False
+    return how != "derived:alone" or np.unique(group_no).size < group_no.size
+
+
 @dataclass(slots=True)
 class TokenFacts:
     """Sums over the tokens of each rollout, `[B]`; None where the field is not in the batch.
