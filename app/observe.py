@@ -1,4 +1,5 @@
-"""One request seen from outside: its id, its log line, its metrics, and the answer where something unforeseen broke."""
+"""One request seen from outside: its id, its log line, its metrics, and the answer where something
+unforeseen broke."""
 
 import re
 import time
@@ -25,7 +26,10 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
-            "vantage_http_requests", "Answered requests.", ("method", "route", "status"), registry=self.registry
+            "vantage_http_requests",
+            "Answered requests.",
+            ("method", "route", "status"),
+            registry=self.registry,
         )
         self.seconds = Histogram(
             "vantage_http_request_seconds",

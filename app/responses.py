@@ -1,7 +1,7 @@
-"""Answers: JSON by orjson, zstd for big bodies, ETags, non-finite numbers, problem details, alternate links.
+"""Answers: JSON by orjson, zstd for big bodies, ETags, non-finite numbers, problem details.
 
-Endpoints run in the thread pool, so that compressing here never stops the event loop; whatever leaves here without
-a Content-Encoding may still be gzipped by the middleware.
+Endpoints run in the thread pool, so that compressing here never stops the event loop; whatever leaves here
+without a Content-Encoding may still be gzipped by the middleware.
 """
 
 import hashlib
@@ -19,7 +19,8 @@ from storage.arrays import is_missing
 #: From here zstd level 1 costs less than it saves.
 BIG_BODY = 16 << 10
 
-#: Bumped when the same stored rows would be shown differently, so that no client keeps an answer of an old version.
+#: Bumped when the same stored rows would be shown differently, so that no client keeps an answer of an old
+#: version.
 REPRESENTATION = "1"
 
 PROBLEM_JSON = "application/problem+json"
@@ -98,8 +99,8 @@ def not_modified(request: Request, tag: str) -> Response | None:
 def numbers(values: NDArray[Any]) -> tuple[NDArray[Any], dict[str, str]]:
     """What `dumps` shows exactly, and the `nonfinite` map for beside it.
 
-    float32 is widened first: its shortest text is another float64 than the number that is stored. A value that was
-    recorded as null is null without an entry.
+    float32 is widened first: its shortest text is another float64 than the number that is stored. A value
+    that was recorded as null is null without an entry.
     """
     if values.dtype.kind != "f":
         return np.ascontiguousarray(values), {}
@@ -116,7 +117,7 @@ def nonfinite_name(value: float) -> str:
 
 
 def arrays(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Several arrays of one object, with one `nonfinite` map: field name -> index -> "NaN" | "Infinity" | …."""
+    """Several arrays of one object, with one `nonfinite` map: field -> index -> "NaN", "Infinity" …"""
     shown: dict[str, Any] = {}
     odd: dict[str, dict[str, str]] = {}
     for name, values in fields.items():
@@ -150,12 +151,3 @@ def problem(
     }
     extra = {"Cache-Control": "no-store", **(headers or {})}
     return Response(dumps(content), status, extra, PROBLEM_JSON)
-
-
-def alternate(path: str) -> dict[str, str]:
-    """The Link header that ties a page and its data together: `/x` names `/x.json` and the other way round."""
-    if path.endswith(".json"):
-        page = path.removesuffix(".json")
-        return {"Link": f'<{"/" if page == "/index" else page}>; rel="alternate"; type="text/html"'}
-    data = "/index" if path == "/" else path
-    return {"Link": f'<{data}.json>; rel="alternate"; type="application/json"'}

@@ -1,0 +1,33 @@
+"""The REST interface: one module per noun, each with a `router`."""
+
+from app.api import (
+    advantages,
+    batches,
+    dashboards,
+    estimates,
+    figures,
+    groups,
+    registries,
+    rollouts,
+    runs,
+    service,
+    shares,
+    uploads,
+)
+
+#: In the order of the document. Names of runs may hold slashes, so a run's figures stand before the run
+#: itself.
+ROUTERS = (
+    uploads.router,
+    figures.router,
+    runs.router,
+    batches.router,
+    rollouts.router,
+    groups.router,
+    registries.router,
+    estimates.router,
+    advantages.router,
+    dashboards.router,
+    shares.router,
+    service.router,
+)

@@ -33,7 +33,8 @@ SHARED = {"Referrer-Policy": "no-referrer", "X-Robots-Tag": "noindex", "Cache-Co
 
 
 def secure_headers(app: ASGIApp) -> ASGIApp:
-    """An ASGI middleware that adds `HEADERS`; a header that the answer brings along stands, but not on a share."""
+    """An ASGI middleware that adds `HEADERS`; a header that the answer brings along stands, but not on a
+    share."""
 
     async def with_headers(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -1,7 +1,8 @@
 """Who may ask: the Host and Origin checks. They keep pages elsewhere in the browser from reading or writing.
 
-A name that an attacker's DNS points here (DNS rebinding) is not one of ours, so its Host header is refused. A page
-of another origin shows itself by `Origin` or `Sec-Fetch-Site`. Clients that are not browsers send neither.
+A name that an attacker's DNS points here (DNS rebinding) is not one of ours, so its Host header is refused.
+A page of another origin shows itself by `Origin` or `Sec-Fetch-Site`. Clients that are not browsers send
+neither.
 """
 
 from collections.abc import Callable
@@ -54,7 +55,8 @@ def refusal(request: Request, settings: Settings) -> AppError | None:
 
 
 def host_allowed(header: str, settings: Settings) -> bool:
-    """True for loopback names, the bound address and VANTAGE_ALLOWED_HOSTS ("*.example.org" takes subdomains).
+    """True for loopback names, the bound address and VANTAGE_ALLOWED_HOSTS ("*.example.org" takes
+    subdomains).
 
     Bound to every address, any literal address is taken too: rebinding needs a name.
     """
@@ -107,7 +109,8 @@ def foreign(request: Request, host: str) -> bool:
 
 
 def same_origin(origin: str, host: str) -> bool:
-    """True if an Origin header names the server that the Host header names. The scheme may differ: a proxy ends TLS."""
+    """True if an Origin header names the server that the Host header names. The scheme may differ: a proxy
+    ends TLS."""
     try:
         parts = urlsplit(origin)
         own = urlsplit(f"//{host}")

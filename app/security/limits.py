@@ -1,4 +1,4 @@
-"""How much a request may send: refused by its Content-Length at once, else as soon as it has sent too much."""
+"""How much a request may send: refused by its Content-Length, else as soon as it has sent too much."""
 
 from collections.abc import Callable
 
@@ -9,13 +9,17 @@ from app.errors import AppError, TooLarge
 from app.settings import Settings
 
 UPLOADS = "/api/v1/uploads"
+UPLOAD_FORM = "/uploads"
 
 #: Boundaries and part headers of a multipart upload come on top of its files.
 MULTIPART_OVERHEAD = 1 << 20
 
 
-def limit_bodies(app: ASGIApp, settings: Settings, refuse: Callable[[Request, AppError], Response]) -> ASGIApp:
-    """An ASGI middleware that bounds request bodies: uploads by `max_upload_bytes`, others by `max_body_bytes`."""
+def limit_bodies(
+    app: ASGIApp, settings: Settings, refuse: Callable[[Request, AppError], Response]
+) -> ASGIApp:
+    """An ASGI middleware that bounds request bodies: uploads by `max_upload_bytes`, others by
+    `max_body_bytes`."""
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -32,7 +36,7 @@ def limit_bodies(app: ASGIApp, settings: Settings, refuse: Callable[[Request, Ap
 
 
 def limit_of(path: str, settings: Settings) -> tuple[int, AppError]:
-    if path == UPLOADS:
+    if path in (UPLOADS, UPLOAD_FORM):
         size = settings.max_upload_bytes
         return size + MULTIPART_OVERHEAD, TooLarge(
             f"The upload is larger than {size} bytes. Send it in parts, compress it with gzip or zstd, "
@@ -53,7 +57,8 @@ def counted(receive: Receive, limit: int, error: AppError) -> Receive:
         message = await receive()
         taken += len(message.get("body", b""))
         if taken > limit:
-            # An HTTPException passes through FastAPI's body parsing unchanged; an AppError would become a plain 400.
+            # An HTTPException passes through FastAPI's body parsing unchanged; an AppError would become a
+            # plain 400.
             raise HTTPException(error.status, error.detail)
         return message
 

@@ -1,0 +1,66 @@
+"""The OpenAPI document: FastAPI's, with the errors as they really are."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from app.api.idempotency import HEADER, LONGEST
+from app.api.schemas.common import Problem
+from app.responses import PROBLEM_JSON
+
+METHODS = ("get", "post", "put", "patch", "delete")
+REFERENCE = {"$ref": "#/components/schemas/Problem"}
+UNUSED = ("HTTPValidationError", "ValidationError")
+
+KEY = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "Any text of your own: a request repeated with its key is answered as the first one was.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST},
+}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The document, made once."""
+    if app.openapi_schema is None:
+        made = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            tags=app.openapi_tags,
+            routes=app.routes,
+        )
+        schemas = made["components"]["schemas"]
+        schemas |= nested(Problem.model_json_schema(ref_template="#/components/schemas/{model}"))
+        for name in UNUSED:
+            schemas.pop(name, None)
+        for calls in made["paths"].values():
+            for method in METHODS:
+                if method in calls:
+                    complete(method, calls[method])
+        app.openapi_schema = made
+    return app.openapi_schema
+
+
+def nested(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema and the ones inside it by name."""
+    inside: dict[str, Any] = schema.pop("$defs", {})
+    return {schema["title"]: schema, **inside}
+
+
+def complete(method: str, call: dict[str, Any]) -> None:
+    """Every call may be refused; every POST takes a key."""
+    problem = {"content": {PROBLEM_JSON: {"schema": REFERENCE}}}
+    answers = call["responses"]
+    if "HTTPValidationError" in str(answers.get("422")):
+        del answers["422"]
+    answers["4XX"] = {"description": "Refused; `detail` says what to do.", **problem}
+    answers["5XX"] = {"description": "Not answered.", **problem}
+    call["summary"] = (
+        call.get("description", call["summary"]).split("\n\n")[0].split(". ")[0].removesuffix(".")
+    )
+    call["summary"] = " ".join(call["summary"].split())
+    if method == "post":
+        call.setdefault("parameters", []).append(KEY)

@@ -1,0 +1,117 @@
+"""Asking for estimates, and what became of them."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy import Engine
+
+from app.api.events import events_of
+from app.api.listing import Cursor, Limit, asked, listed
+from app.api.lookup import Id, batch_of, estimate_of, version_of
+from app.api.schemas.common import accepted, responses
+from app.api.schemas.estimates import EstimateBody, EstimateDetail, EstimatePage
+from app.api.strict import StrictRoute
+from app.api.waiting import Wait, ended
+from app.deps import EngineDep, JobsDep, Reader
+from app.errors import Conflict
+from app.estimation import describe, request_estimate
+from app.jobs import FINAL
+from app.lifecycle import request_cancel
+from app.responses import PROBLEM_JSON, dumps, etag, not_modified, respond
+from storage import estimates
+from storage.database import read
+
+router = APIRouter(prefix="/api/v1", tags=["estimates"], route_class=StrictRoute)
+
+ESTIMATES = "/api/v1/estimates"
+
+
+@router.get("/batches/{batch_id}/estimates", response_model=EstimatePage)
+def list_estimates(
+    request: Request, session: Reader, batch_id: Id, limit: Limit = 50, cursor: Cursor = None
+) -> Response:
+    """List the estimates of a batch, newest first; those that Vantage asked for itself are `default`."""
+    batch = batch_of(session, batch_id)
+    with asked(cursor):
+        page = estimates.page(session, batch.id, limit, cursor)
+    return respond(request, listed(page, lambda row: describe(session, row.id)))
+
+
+@router.post(
+    "/batches/{batch_id}/estimates",
+    status_code=201,
+    response_model=EstimateDetail,
+    responses=responses({200: "The same request was made before.", 202: "Not computed yet."}, EstimateDetail),
+)
+async def create_estimate(
+    request: Request, engine: EngineDep, jobs: JobsDep, batch_id: Id, body: EstimateBody, wait: Wait = 0
+) -> Response:
+    """Estimate advantages. The same request on the same batch is the same estimate."""
+    asked_for = body.model_dump(exclude_none=True)
+    estimate_id, created = await run_in_threadpool(request_estimate, engine, jobs, batch_id, asked_for)
+    await ended(engine, "estimate", estimate_id, wait)
+    return await run_in_threadpool(answer, request, engine, estimate_id, created)
+
+
+def answer(request: Request, engine: Engine, estimate_id: str, created: bool) -> Response:
+    """The estimate, with the status that says what became of the request."""
+    with read(engine) as session:
+        content = describe(session, estimate_id)
+    location = {"Location": f"{ESTIMATES}/{estimate_id}"}
+    if content["state"] not in FINAL:
+        return respond(request, content, 202, location)
+    if content["state"] == "succeeded":
+        return respond(request, content, 201 if created else 200, location)
+    status = 422 if content["state"] == "failed" else 409
+    said = {
+        "type": f"urn:vantage:estimate-{content['state']}",
+        "title": "The estimate cannot be computed" if status == 422 else "The estimate was cancelled",
+        "status": status,
+        "detail": content["error"] or "Ask for it again.",
+    }
+    return Response(dumps({**content, **said}), status, location, PROBLEM_JSON)
+
+
+@router.get("/estimates/{estimate_id}", response_model=EstimateDetail)
+def get_estimate(request: Request, session: Reader, estimate_id: Id) -> Response:
+    """An estimate: request, state, progress, device, timing, and a summary before and after whitening."""
+    estimate = estimate_of(session, estimate_id)
+    if estimate.state not in FINAL:
+        return respond(request, describe(session, estimate_id))
+    tag = etag("estimate", version_of(estimate), estimate.state)
+    return not_modified(request, tag) or respond(request, describe(session, estimate_id), etag=tag)
+
+
+@router.post(
+    "/estimates/{estimate_id}/cancel",
+    response_model=EstimateDetail,
+    responses=accepted(EstimateDetail, "It is being computed and stops at its next chunk."),
+)
+def cancel_estimate(request: Request, engine: EngineDep, jobs: JobsDep, estimate_id: Id) -> Response:
+    """Cancel an estimate that is not computed yet."""
+    with read(engine) as session:
+        estimate_of(session, estimate_id)
+    state = request_cancel(engine, jobs, "estimate", estimate_id)
+    if state in ("succeeded", "failed"):
+        raise Conflict(f"The estimate has {state} already, so there is nothing to cancel.")
+    with read(engine) as session:
+        content: dict[str, Any] = describe(session, estimate_id)
+    location = {"Location": f"{ESTIMATES}/{estimate_id}"}
+    return respond(request, content, 200 if state == "cancelled" else 202, location)
+
+
+def existing(session: Reader, estimate_id: Id) -> str:
+    """Raises NotFound before an event stream has begun."""
+    return estimate_of(session, estimate_id).id
+
+
+@router.get("/estimates/{estimate_id}/events", response_class=EventSourceResponse)
+async def estimate_events(
+    engine: EngineDep, estimate_id: Annotated[str, Depends(existing)]
+) -> AsyncIterator[ServerSentEvent]:
+    """Follow an estimate: server-sent `progress` events with state, stage, rollouts done, rate, time left."""
+    async for event in events_of(engine, "estimate", estimate_id):
+        yield event

@@ -1,0 +1,200 @@
+"""`Idempotency-Key`: a POST that is sent again with the same key is answered as the first one was.
+
+The key is claimed before the work and keeps the answer after it, when the work is committed. What starts a
+job is answered anew each time: the work itself knows the same request again, and the answer should say how
+far the job is by now. An answer that may not be kept (`no-store`: it holds a secret) is not given a second
+time.
+
+Uploads are not buffered here; they keep their key themselves (app/api/uploads.py).
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import zstandard
+from fastapi import HTTPException, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy import Engine
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.errors import AppError, BadRequest, Conflict, TooLarge, Unprocessable
+from app.security.limits import UPLOADS
+from storage import idempotency
+from storage.database import AnySession, write
+from storage.models import IdempotencyKey
+
+HEADER = "Idempotency-Key"
+LONGEST = 255
+PENDING = 0
+#: A claim without an answer for so long was left by a killed process.
+STALE_SECONDS = 120.0
+KEPT_HEADERS = ("content-type", "location", "etag", "cache-control")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`digest` is of everything that decides the answer."""
+
+    key: str
+    path: str
+    digest: str
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the application sends, held back until it is kept."""
+
+    messages: list[Message] = field(default_factory=list)
+
+    async def take(self, message: Message) -> None:
+        self.messages.append(message)
+
+    @property
+    def status(self) -> int:
+        return int(self.messages[0]["status"])
+
+    @property
+    def headers(self) -> Headers:
+        return Headers(raw=self.messages[0]["headers"])
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.messages[1:])
+
+
+def keep_answers(app: ASGIApp, refuse: Callable[[Request, AppError], Response]) -> ASGIApp:
+    """An ASGI middleware that gives each keyed POST one answer."""
+
+    async def kept(scope: Scope, receive: Receive, send: Send) -> None:
+        keyed = scope["type"] == "http" and scope["method"] == "POST" and HEADER in Headers(scope=scope)
+        if not keyed or scope["path"] == UPLOADS:
+            await app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            body = await request.body()
+            claimed = claim_of(request, body)
+            engine: Engine = request.app.state.engine
+            before = await run_in_threadpool(claim, engine, claimed)
+        except AppError as error:
+            before = refuse(request, error)
+        except HTTPException as error:  # the body turned out too large
+            before = refuse(request, TooLarge(error.detail))
+        except ClientDisconnect:
+            return
+        if before is not None:
+            await before(scope, receive, send)
+            return
+        await answer_once(app, engine, claimed, (scope, once_more(body), send))
+
+    return kept
+
+
+async def answer_once(
+    app: ASGIApp, engine: Engine, claimed: Claim, called: tuple[Scope, Receive, Send]
+) -> None:
+    scope, receive, send = called
+    answer = Answer()
+    try:
+        await app(scope, receive, answer.take)
+    except BaseException:
+        await run_in_threadpool(release, engine, claimed)
+        raise
+    await run_in_threadpool(settle, engine, claimed, answer)
+    for message in answer.messages:
+        await send(message)
+
+
+def once_more(body: bytes) -> Receive:
+    """A `receive` that gives the body that was read already, and then waits for nothing."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    return receive
+
+
+def key_of(request: Request) -> str | None:
+    """Raises BadRequest."""
+    key = request.headers.get(HEADER)
+    if key is not None and not (0 < len(key) <= LONGEST and key.isprintable()):
+        raise BadRequest(f"{HEADER} must have 1 to {LONGEST} printable characters.")
+    return key
+
+
+def claim_of(request: Request, content: bytes) -> Claim:
+    """`content`: of the body. How long the caller waits makes no other request."""
+    query = sorted((name, value) for name, value in request.query_params.multi_items() if name != "wait")
+    digest = hashlib.sha256(repr(query).encode("utf-8", "replace") + content).hexdigest()
+    return Claim(key_of(request) or "", request.url.path, digest)
+
+
+def claim(engine: Engine, wanted: Claim) -> Response | None:
+    """Claim the key: None where the work is to be done, else the answer of then. Raises Conflict,
+    Unprocessable."""
+    with write(engine) as session:
+        if idempotency.remember(session, wanted.key, wanted.path, wanted.digest, PENDING, {}, b""):
+            return None
+        found = known(session, wanted)
+        if found is None or found.status == 202:
+            return None
+        if found.status != PENDING:
+            return replayed(found)
+        if found.created > time.time() - STALE_SECONDS:
+            raise Conflict(
+                f"The first request with this {HEADER} is still at work. Send it again in a moment."
+            )
+        found.created = time.time()
+        return None
+
+
+def known(session: AnySession, wanted: Claim) -> IdempotencyKey | None:
+    """What is kept under the key. Raises Unprocessable where that was another request."""
+    found = idempotency.lookup(session, wanted.key)
+    if found is not None and (found.path, found.digest) != (wanted.path, wanted.digest):
+        raise Unprocessable(
+            f"This {HEADER} was used before with another request. Use a new key for each new request."
+        )
+    return found
+
+
+def replayed(found: IdempotencyKey) -> Response:
+    if "no-store" in found.headers.get("cache-control", ""):
+        raise Conflict(
+            "This was done when the key was first used, and the answer held what is shown only once. "
+            "If it was lost, undo what was made and ask again with a new key."
+        )
+    return Response(found.body, found.status, {**found.headers, "Idempotent-Replayed": "true"})
+
+
+def settle(engine: Engine, claimed: Claim, answer: Answer) -> None:
+    """Keep the answer, if it says that something was done."""
+    if not 200 <= answer.status < 300:
+        release(engine, claimed)
+        return
+    headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
+    secret = "no-store" in headers.get("cache-control", "")
+    body = b"" if secret or answer.status == 202 else plain(answer)
+    with write(engine) as session:
+        found = idempotency.lookup(session, claimed.key)
+        if found is not None:
+            found.status, found.headers, found.body = answer.status, headers, body
+
+
+def plain(answer: Answer) -> bytes:
+    if answer.headers.get("content-encoding") == "zstd":
+        return zstandard.ZstdDecompressor().decompress(answer.body)
+    return answer.body
+
+
+def release(engine: Engine, claimed: Claim) -> None:
+    """Give the key back: nothing was done."""
+    with write(engine) as session:
+        found = idempotency.lookup(session, claimed.key)
+        if found is not None and found.status == PENDING:
+            session.delete(found)
