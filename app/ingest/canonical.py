@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.ingest import prompts, scalars, token_arrays
-from app.ingest.json_rows import kind_of
+from app.ingest.json_rows import a_kind
 from app.ingest.notes import Notes
 from app.ingest.record import PROMPT_FIELD, TOKEN_FIELDS, Problem, Rollout
 
@@ -45,7 +45,7 @@ def rollout(row: int, fields: dict[str, Any], alignment: str | None, notes: Note
     response = fields.get("response")
     if not prompts.set_response(record, response, notes):
         message = (
-            f"row {row}: response is a {kind_of(response)}, not text or chat messages; the row was not taken"
+            f"row {row}: response is {a_kind(response)}, not text or chat messages; the row was not taken"
         )
         return Problem(message, "bad_response", "error", row, "response")
     _tokens(record, fields, alignment, notes)
@@ -181,7 +181,7 @@ def reward_components(row: int, value: Any, notes: Notes) -> dict[str, float | N
     if isinstance(value, list) and all(isinstance(item, tuple) and len(item) == 2 for item in value):
         value = dict(value)
     if not isinstance(value, dict):
-        message = f"reward_components is a {kind_of(value)}, not an object; left out"
+        message = f"reward_components is {a_kind(value)}, not an object; left out"
         notes.warn(row, "reward_components", "unusable_values", message)
         return None
     found = {}

@@ -151,6 +151,14 @@ def kind_of(value: Any) -> str:
     return next((name for kind, name in names.items() if isinstance(value, kind)), "list")
 
 
+def a_kind(value: Any) -> str:
+    """What JSON calls the value, with its article."""
+    kind = kind_of(value)
+    if kind in ("null", "true or false", "text"):
+        return kind
+    return f"an {kind}" if kind == "object" else f"a {kind}"
+
+
 def _number(text: str) -> float:
     value = float(text)
     if value - value == 0:

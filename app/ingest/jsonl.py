@@ -7,7 +7,7 @@ from typing import Any
 import simdjson
 
 from app.ingest.json_rows import NotJson, Row, TooDeep, parse
-from app.ingest.lines import Line, elements, lines
+from app.ingest.lines import BOM, Line, elements, lines
 from app.ingest.notes import Notes
 from app.ingest.record import Header, Item, Problem, Rollout, Source
 from app.settings import Settings
@@ -28,7 +28,7 @@ def rows(source: Source, settings: Settings) -> Iterator[Line]:
 
 def is_array(head: bytes) -> bool:
     """Whether the file is one JSON array of objects."""
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    text = head.removeprefix(BOM).lstrip()
     return text[:1] == b"[" and text[1:].lstrip()[:1] in (b"{", b"")
 
 
@@ -55,6 +55,11 @@ def read(source: Source, settings: Settings, convert: Convert, header: Header) -
         yield from reader.row(parser, line, convert)
     if not reader.began:
         yield header
+    if source.head.startswith(BOM):
+        reader.notes.warn(
+            None, None, "byte_order_mark", "the file begins with a byte order mark; skipped", "info"
+        )
+        yield from reader.notes.drain()
     yield from reader.end()
 
 

@@ -45,9 +45,9 @@ def lines(stream: BinaryIO, limit: int) -> Iterator[Line]:
             data = data.removeprefix(BOM)
         nul_bytes = 0
         if b"\0" in data:
-            whole = len(data)
-            data = data.strip(b"\0 \t\r\n")
-            nul_bytes = whole - len(data)
+            stripped = data.strip(b"\0 \t\r\n")
+            nul_bytes = data.count(b"\0") - stripped.count(b"\0")
+            data = stripped
         data = data.strip()
         if data or nul_bytes:
             yield Line(number, data, last, nul_bytes=nul_bytes)

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from app.ingest.json_rows import kind_of
+from app.ingest.json_rows import a_kind, kind_of
 from app.ingest.notes import Notes
 from app.ingest.record import Rollout
 
@@ -64,7 +64,7 @@ def set_prompt(rollout: Rollout, value: Any, notes: Notes) -> None:
         rollout.derived["prompt"] = "derived:messages"
     else:
         rollout.prompt = json.dumps(value, ensure_ascii=False)
-        notes.tally(rollout.row, "prompt", "read_as_text", f"prompt is a {kind_of(value)}; kept as its JSON")
+        notes.tally(rollout.row, "prompt", "read_as_text", f"prompt is {a_kind(value)}; kept as its JSON")
 
 
 def set_response(rollout: Rollout, value: Any, notes: Notes) -> bool:

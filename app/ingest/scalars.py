@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from app.ingest.json_rows import Overflow, kind_of
+from app.ingest.json_rows import Overflow, a_kind, kind_of
 from app.ingest.notes import Notes
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -129,7 +129,7 @@ def text(row: int, name: str, value: Any, notes: Notes) -> str | None:
     if isinstance(value, str):
         return str(value)
     if name != "ground_truth":
-        notes.tally(row, name, "read_as_text", f"{name} is a {kind_of(value)}; kept as text")
+        notes.tally(row, name, "read_as_text", f"{name} is {a_kind(value)}; kept as text")
     return json.dumps(value, ensure_ascii=False)
 
 

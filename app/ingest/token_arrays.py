@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.ingest.json_rows import FLOAT_LISTS, INT_LISTS, Overflow, kind_of
+from app.ingest.json_rows import FLOAT_LISTS, INT_LISTS, Overflow, a_kind
 from app.ingest.notes import Notes
 from app.ingest.record import PROMPT_FIELD
 from storage.arrays import MISSING
@@ -44,7 +44,7 @@ def read(row: int, name: str, value: Any, notes: Notes) -> NDArray[Any] | None:
 
 def _from_list(name: str, value: Any) -> NDArray[Any]:
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise _Unusable(f"is {_a(kind_of(value))}, not a list")
+        raise _Unusable(f"is {a_kind(value)}, not a list")
     for index, item in enumerate(value):
         _check(name, index, item)
     if name in INT_LISTS and all(type(item) is int for item in value):
@@ -66,21 +66,11 @@ def _check(name: str, index: int, item: Any) -> None:
             raise _Unusable(f"holds {_short(str(item))} at position {index}, which is past 64 bits")
         return
     if not isinstance(item, float):
-        raise _Unusable(f"holds {_a(kind_of(item))} at position {index}, which is no number")
+        raise _Unusable(f"holds {a_kind(item)} at position {index}, which is no number")
 
 
 def _short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:37]}…"
-
-
-def _a(kind: str) -> str:
-    return (
-        f"an {kind}"
-        if kind[0] in "aeiou"
-        else kind
-        if kind in ("null", "true or false", "text")
-        else f"a {kind}"
-    )
 
 
 def _floats(row: int, name: str, array: NDArray[Any], notes: Notes) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.ingest import canonical, jsonl, prompts, scalars
-from app.ingest.json_rows import kind_of
+from app.ingest.json_rows import a_kind
 from app.ingest.notes import Notes
 from app.ingest.record import Format, Header, Item, Problem, Rollout, Source
 from app.settings import Settings
@@ -49,7 +49,7 @@ def _rollout(row: int, fields: dict[str, Any], notes: Notes) -> Rollout | Proble
     record = Rollout(row)
     output = fields.get("output")
     if not isinstance(output, str):
-        message = f"row {row}: output is {kind_of(output)}, not text; the row was not taken"
+        message = f"row {row}: output is {a_kind(output)}, not text; the row was not taken"
         return Problem(message, "no_response", "error", row, "output")
     record.response = output
     prompts.set_prompt(record, fields.get("input"), notes)
