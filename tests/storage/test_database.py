@@ -116,7 +116,7 @@ def test_a_waiting_writer_gets_its_turn(sqlite_engine: Engine) -> None:
         runs.get_or_create(session, "third")
     thread.join()
     with read(sqlite_engine) as reader:
-        assert [run.name for run in runs.page(reader).items] == ["second", "third", "first"]
+        assert {run.name for run in runs.page(reader).items} == {"first", "second", "third"}
 
 
 def test_checkpoint_cuts_the_log(sqlite_engine: Engine) -> None:
