@@ -2,7 +2,8 @@
 
 pysimdjson first. Whatever it refuses (NaN, numbers past 64 bits, lone surrogates, control characters in text)
 goes to the standard library. Its traps, each handled here: `as_buffer` flattens nested lists without a word;
-it gives the first of repeated keys where every other parser gives the last; it accepts 1,024 levels.
+it gives the first of repeated keys where every other parser gives the last; a key ends at its first NUL; it
+accepts 1,024 levels.
 """
 
 import json
@@ -86,8 +87,8 @@ def _fast(parser: simdjson.Parser, line: bytes) -> Row:
     check = _NESTED.search(line) is not None
     fields: dict[str, Any] = {}
     keys = list(document.keys())
-    if len(set(keys)) != len(keys):
-        raise ValueError("repeated keys")
+    if len(set(keys)) != len(keys) or "\0" in "".join(keys):
+        raise ValueError("keys that cannot be looked up by name")
     for key in keys:
         value: Any = document[key]
         kind = type(value)

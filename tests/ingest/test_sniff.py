@@ -1,0 +1,121 @@
+"""A sample of a format that is read is claimed by that format alone; every other file by none, and named."""
+
+from pathlib import Path
+
+import pytest
+
+from app.ingest import FORMATS, File, Format, Problem, Source, detect, unwrap
+from app.settings import Settings
+from tests.ingest.reading import SAMPLES, sample
+from tests.ingest.test_broken import LOADED, TOO_LARGE
+from tests.ingest.test_samples import EXPECTED
+
+READ = {name: format for name, format, *_ in EXPECTED} | {
+    f"broken/{name}": "canonical-jsonl" for name in LOADED
+}
+#: Containers whose reader says what is wrong, because the container itself is right (or named right).
+CLAIMED = {
+    "broken/wrong_dtype.npz": "canonical-npz",
+    "broken/no_lengths.safetensors": "canonical-safetensors",
+    "broken/bad_header.safetensors": "canonical-safetensors",
+}
+FILES = sorted(path for path in SAMPLES.rglob("*") if path.is_file() and path.name not in TOO_LARGE)
+
+#: file (or folder) -> what its refusal calls it
+NAMES = {
+    "areal": "AReaL",
+    "art": "ART trajectories",
+    "atropos": "Atropos",
+    "easyr1": "EasyR1",
+    "ms_swift": "ms-swift",
+    "nemo_rl": "NeMo-RL",
+    "open_instruct": "open-instruct",
+    "prime_rl/token_exports": "prime-rl token export",
+    "prime_rl/traces.jsonl": "prime-rl episodes",
+    "rl_logging_board": "RL Logging Board",
+    "rllm": "rLLM",
+    "roll": "ROLL",
+    "skyrl/dumped_evals": "SkyRL evaluation",
+    "skyrl/dumped_data": "skyrl.backends.skyrl_train",
+    "slime": "PyTorch file",
+    "tinker_cookbook": "tinker-cookbook",
+    "trackio": "Trackio",
+    "verifiers": "verifiers evaluation",
+    "wandb": "W&B table",
+}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SAMPLES)))
+def test_exactly_one_format_claims_what_is_read_and_none_the_rest(path: Path) -> None:
+    name = str(path.relative_to(SAMPLES))
+    settings = Settings()
+    for source in unwrap(File(path, path.name), settings):
+        assert isinstance(source, Source)
+        claims = [format.name for format in FORMATS if format.sniff(source, settings)]
+        expected = READ.get(name) or CLAIMED.get(name)
+        assert claims == ([] if expected is None else [expected])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_of_other_frameworks_are_called_by_their_name(name: str) -> None:
+    found = [path for path in FILES if str(path.relative_to(SAMPLES)).startswith(name)]
+    assert found
+    for path in found:
+        sentence = sample(str(path.relative_to(SAMPLES))).sentence()
+        assert NAMES[name] in sentence
+        assert sentence.startswith(f"{path.name}: ")
+
+
+def test_the_name_of_a_file_says_nothing(tmp_path: Path) -> None:
+    for name in ("canonical/batch.npz", "canonical/batch.parquet", "verl/v0_rollout_data_dir/1.jsonl"):
+        disguised = tmp_path / "rollouts.txt"
+        disguised.write_bytes((SAMPLES / name).read_bytes())
+        for source in unwrap(File(disguised, disguised.name), Settings()):
+            assert isinstance(source, Source)
+            found = detect(source, Settings())
+            assert isinstance(found, Format)
+            assert found.name == READ[name]
+
+
+def test_names_of_formats_are_unique_and_titled() -> None:
+    assert len({format.name for format in FORMATS}) == len(FORMATS)
+    assert all(format.title and format.groups in ("prompt", "adjacent") for format in FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("begin", "part"),
+    [
+        (b"ARROW1\0\0", "Arrow IPC"),
+        (b"\xff\xff\xff\xff\x10\0\0\0", "Arrow stream"),
+        (b"\x93NUMPY\x01\0", "numpy.savez"),
+        (b"SQLite format 3\0", "SQLite"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        (b"\x89HDF\r\n", "HDF5"),
+        (b"BZh9", "bzip2"),
+        (b"\xfd7zXZ\0", "xz"),
+        (b"%PDF-1.7", "PDF"),
+        (b"\x7fELF", "program"),
+        (b"\xff\xfe{\0", "UTF-16"),
+        (b"\0\1\2\3\4\5\6\7" * 40, "binary file of unknown kind"),
+        (b"PK\x03\x04" + b"\0" * 60, "ZIP archive is damaged"),
+        (b"\x80\x04}q\0.", "pickle"),
+        (b"cos\nsystem\n(S'true'\ntR.", "wants to call os.system"),
+        (b'{"response": "a', "no row is whole"),
+        (b"[1, 2, 3]\n", "no row of it can be read"),
+        (b'{"a": 1}\n', "fields a, but no response"),
+        (b"a,b,c\n1,2,3\n", "CSV with 3 columns separated by commas"),
+        (b"a\tb\n1\t2\n", "separated by tabs"),
+        (b'{"model": {}, "added_tokens": [],\n"version": "1"}', "tokenizer"),
+        (b"<html><body>no title</body></html>", "title: none"),
+        (b"\0" * 100, "only blank lines"),
+    ],
+)
+def test_other_contents_are_named(begin: bytes, part: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(begin)
+    (source,) = unwrap(File(path, "file"), Settings())
+    assert isinstance(source, Source)
+    found = detect(source, Settings())
+    assert isinstance(found, Problem)
+    assert found.severity == "error"
+    assert part in found.message
