@@ -150,8 +150,8 @@ def _sentence(laid: Strip, groups: GroupStatistics, rows: NDArray[np.int64], nea
     text = f"{plural(shown, 'group')}"
     if shown < laid.total:
         text = f"groups {laid.first + 1} to {laid.first + shown} of {integer(laid.total)}"
-    text += f", n = {plural(int(laid.place.size), 'rollout')}; σ has ddof 1; {constant} with no signal (all "
-    "rewards equal)"
+    text += f", n = {plural(int(laid.place.size), 'rollout')}; σ has ddof 1; "
+    text += f"{constant} with no signal (all rewards equal)"
     few = int(near[rows].sum())
     return text + (f", {few} differing by next to nothing (marked !)." if few else ".")
 

@@ -105,10 +105,12 @@ def _count(row: int, column: int, count: int, kind: int) -> Plot:
 def _sentence(base: Base, counts: list[list[int]], first: str, second: str) -> str:
     n = int(base.live.sum())
     down, up = counts[2][0], counts[0][2]
-    text = f"{integer(down + up)} of {plural(n, 'rollout')} ({percent(down + up, n)}) change sign from "
-    text += f"{LABELS[first]} to {LABELS[second]}: {integer(down)} from + to −, {integer(up)} from − to +; "
-    f"{how(base)}."
-    return text
+    verb = "changes" if down + up == 1 else "change"
+    return (
+        f"{integer(down + up)} of {plural(n, 'rollout')} ({percent(down + up, n)}) {verb} sign from "
+        f"{LABELS[first]} to {LABELS[second]}: {integer(down)} from + to −, {integer(up)} from − to +; "
+        f"{how(base)}."
+    )
 
 
 FIGURE = Figure(

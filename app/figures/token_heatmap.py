@@ -165,8 +165,8 @@ def _blocks(index: NDArray[np.int64], height: int) -> list[str]:
 
 
 def _sentence(label: str, rows: int, width: int, height: int, clip: float, masked: bool) -> str:
-    text = f"{label}, n = {plural(rows, 'rollout')}; colour ends at ±{number(clip)}, the p98 of |A| over the "
-    "step"
+    text = f"{label}, n = {plural(rows, 'rollout')}; "
+    text += f"colour ends at ±{number(clip)}, the p98 of |A| over the step"
     if width > 1 or height > 1:
         text += f"; each cell shows the greatest |A| of {plural(width, 'token')}"
         text += f" and {plural(height, 'rollout')}" if height > 1 else ""

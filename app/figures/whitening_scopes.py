@@ -145,7 +145,7 @@ def _sentence(
     n, changed = int(base.live.sum()), int(flipped.sum())
     text = f"{integer(changed)} of {plural(n, 'rollout')} ({percent(changed, n)}) "
     text += f"{'changes' if changed == 1 else 'change'} sign from {LABELS[first]} to {LABELS[second]}; "
-    f"{how(base)}"
+    text += how(base)
     if kept.size < n:
         text += (
             f"; {integer(int(kept.size))} drawn, {integer(int(flipped[kept].sum()))} of them sign-changing"

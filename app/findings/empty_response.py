@@ -24,8 +24,8 @@ def check(view: View) -> dict[str, Any] | None:
     rewarded = int((np.nan_to_num(rewards) != 0).sum())
     severity: Severity = "critical" if share >= 0.1 and rewarded else "warning"
     best = float(np.nanmax(rewards)) if np.isfinite(rewards).any() else None
-    title = f"{found.size} of {plural(view.rollouts, 'response')} ({percent(share)}) "
-    f"{'is' if found.size == 1 else 'are'} empty"
+    are = "is" if found.size == 1 else "are"
+    title = f"{found.size} of {plural(view.rollouts, 'response')} ({percent(share)}) {are} empty"
     return report(
         view,
         severity,

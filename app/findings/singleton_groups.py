@@ -25,11 +25,11 @@ def check(view: View) -> dict[str, Any] | None:
     severity: Severity = "critical" if everything else "warning" if share >= 0.1 else "info"
     what = f"{alone.size} of {plural(view.groups, 'group')} ({percent(share)})"
     if everything:
-        title = f"All {plural(view.groups, 'group')} have at most one scored rollout: the group key is "
-        "probably wrong."
+        what = f"All {plural(view.groups, 'group')} have at most one scored rollout"
+        title = f"{what}: the group key is probably wrong."
     else:
-        title = f"{what} {'has' if alone.size == 1 else 'have'} no sibling to compare with (at most one "
-        "scored rollout)."
+        what += " has" if alone.size == 1 else " have"
+        title = f"{what} no sibling to compare with (at most one scored rollout)."
     return report(
         view,
         severity,

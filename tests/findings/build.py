@@ -22,7 +22,9 @@ def run_findings(
     batch = make_batch(engine, rewards, fields=fields | given.pop("fields", {}), **given)
     with read(engine) as session:
         said = findings.run(session, batch.id, header=header)
-    assert all(set(each) == MEMBERS for each in said)
+    for each in said:
+        assert set(each) == MEMBERS
+        assert all(each[name].endswith(".") for name in ("title", "explanation", "remedy")), each
     return {each["code"]: each for each in said}
 
 
