@@ -80,6 +80,12 @@ def dot_strip(
     return Strip(width, height, radius, dots, mean, len(rewards) - len(scored))
 
 
+def places(values: Sequence[float], low: float, high: float, width: int) -> list[float]:
+    """x of each value on the axis low … high of a picture `width` wide."""
+    span = (high - low) or 1.0
+    return [round(2 + min(1.0, max(0.0, (value - low) / span)) * (width - 4), 1) for value in values]
+
+
 def line(
     values: Sequence[float | None] | NDArray[Any],
     width: int = 160,

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import orjson
 from fastapi import Request, Response
@@ -47,8 +47,11 @@ class Here:
 
     def url(self, **changes: Any) -> str:
         """This page's address with some query parameters replaced; None takes one away."""
-        path, _, query = self.path.partition("?")
-        return path + with_query(query, **changes)
+        return self.path.partition("?")[0] + self.query(**changes)
+
+    def query(self, **changes: Any) -> str:
+        """The query of this page's address alone, likewise: for a neighbour that is to be seen the same way."""
+        return with_query(self.path.partition("?")[2], **changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,16 @@ def island(value: Any) -> Markup:
     return Markup(text)
 
 
+def panel_json(panel: Mapping[str, Any]) -> str:
+    """What is pinned, as JSON for an attribute; names without a value are left out."""
+    return orjson.dumps({name: value for name, value in panel.items() if value is not None}).decode()
+
+
+def pretty(value: Any) -> str:
+    """JSON that a person reads."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """The one environment: autoescape on, undefined names are errors."""
@@ -130,6 +143,8 @@ def environment() -> Environment:
         plain=tokens.plain,
         token_html=tokens.chunk_html,
         island=island,
+        panel_json=panel_json,
+        pretty=pretty,
     )
     return env
 
@@ -149,7 +164,7 @@ def html(request: Request, template: str, page: Any, section: str = "", status: 
 
 def data(request: Request, page: Any) -> Response:
     """The page's dataclass as JSON, with `Link: rel=alternate` to the HTML."""
-    path = request.url.path.removesuffix(".json")
+    path = quote(request.url.path.removesuffix(".json"))
     path = "/" if path in ("", "/index") else path
     query = f"?{request.url.query}" if request.url.query else ""
     headers = {"Link": f'<{path}{query}>; rel="alternate"; type="text/html"'}
@@ -165,7 +180,7 @@ def error(
 
 
 def locate(request: Request, section: str) -> Here:
-    path = request.url.path
+    path = quote(request.url.path)  # decoded by the server; a header and an address take ASCII only
     query = f"?{request.url.query}" if request.url.query else ""
     beside = "/index.json" if path == "/" else f"{path.removesuffix('.json')}.json"
     return Here(path + query, beside + query, section, f"{request.url.scheme}://{request.url.netloc}")

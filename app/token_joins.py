@@ -38,16 +38,17 @@ class Joined:
         self.counts.append(count)
 
 
-def join(texts: Sequence[str], response: str | None) -> Joined:
-    """Clusters of the tokens. `response` is the whole text where it was recorded."""
+def join(texts: Sequence[str], response: str | None, first: bool = False) -> Joined:
+    """Clusters of the tokens. `response` is the whole text where it was recorded; `first`: the texts are only
+    its first tokens."""
     joined = "".join(texts)
-    if response is None or joined == response:
+    if response is None or _same(joined, response, first):
         return _as_recorded(texts, joined, response)
     for to_bytes in (_escaped_bytes, _byte_level, _sentencepiece):
         found = _by_bytes(texts, to_bytes)
-        if found is not None and _same("".join(found.texts), response):
+        if found is not None and _same("".join(found.texts), response, first):
             return found
-    walked = _walk(texts, response)
+    walked = _walk(texts, response, first)
     return _single(texts, _difference(joined, response)) if walked is None else walked
 
 
@@ -69,7 +70,11 @@ def _single(texts: Sequence[str], note: str | None = None) -> Joined:
     return Joined(list(texts), [1] * len(texts), {}, note)
 
 
-def _same(decoded: str, response: str) -> bool:
+def _same(decoded: str, response: str, first: bool) -> bool:
+    if first:
+        # The last character may be cut off in the middle, and is then no character of the response.
+        whole = decoded.rstrip("".join(map(chr, range(0xDC80, 0xDD00))))
+        return response.startswith((whole, whole.removeprefix(" ")))
     # SentencePiece puts one space before the text, and decoding takes it away again.
     return decoded == response or decoded == " " + response
 
@@ -146,7 +151,7 @@ def _decoded(data: bytes) -> str | None:
         return None
 
 
-def _walk(texts: Sequence[str], response: str) -> Joined | None:
+def _walk(texts: Sequence[str], response: str, first: bool) -> Joined | None:
     """Aligns texts with U+FFFD in them to the response: a run of broken tokens lies between whole ones."""
     if not any(BROKEN in text for text in texts):
         return None
@@ -164,11 +169,11 @@ def _walk(texts: Sequence[str], response: str) -> Joined | None:
         while stop < len(texts) and BROKEN in texts[stop]:
             stop += 1
         end = _end_of_broken(texts, stop - number, stop, response, position)
-        if end is None:
+        if end is None or (first and stop == len(texts)):
             return None
         found.add(response[position:end], stop - number)
         position, number = end, stop
-    return found if position == len(response) else None
+    return found if first or position == len(response) else None
 
 
 def _end_of_broken(texts: Sequence[str], count: int, stop: int, response: str, position: int) -> int | None:

@@ -91,9 +91,17 @@ def lay_out(
     values: NDArray[Any] | None,
     mask: NDArray[Any] | None,
     clip: float,
+    most: int | None = None,
 ) -> TokenText:
-    """Token texts with the class of each token's value; `values` and `mask` are per token, or None."""
-    return _text("tokens", join(texts, response), values, mask, clip)
+    """Token texts with the class of each token's value; `values` and `mask` are per token, or None.
+
+    `most`: only the first so many tokens.
+    """
+    cut = most is not None and most < len(texts)
+    if cut:
+        texts = texts[:most]
+        values, mask = (None if array is None else array[:most] for array in (values, mask))
+    return _text("tokens", join(texts, response, first=cut), values, mask, clip)
 
 
 def lay_out_ids(

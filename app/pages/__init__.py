@@ -2,7 +2,21 @@
 
 from fastapi import APIRouter
 
-from app.pages import dashboard, dashboards, home, jobs, receipt, shared
+from app.pages import (
+    actions,
+    batch,
+    dashboard,
+    dashboards,
+    group,
+    home,
+    jobs,
+    numbers,
+    receipt,
+    rollout,
+    run,
+    shared,
+    whitening,
+)
 from app.pages.page import Page, router_of
 
 __all__ = ["PAGES", "ROUTERS", "Page"]
@@ -10,10 +24,19 @@ __all__ = ["PAGES", "ROUTERS", "Page"]
 PAGES: dict[str, Page] = {
     "home": home.PAGE,
     "receipt": receipt.PAGE,
+    "run": run.PAGE,
+    "batch": batch.PAGE,
+    "group": group.PAGE,
+    "rollout": rollout.PAGE,
+    "whitening": whitening.PAGE,
     "jobs": jobs.PAGE,
     "dashboards": dashboards.PAGE,
     "dashboard": dashboard.PAGE,
     "shared": shared.PAGE,
 }
 
-ROUTERS: tuple[APIRouter, ...] = tuple(router_of(page) for page in PAGES.values())
+ROUTERS: tuple[APIRouter, ...] = (
+    *(router_of(page) for page in PAGES.values()),
+    actions.router,
+    numbers.router,
+)

@@ -14,8 +14,8 @@ from storage import batches, runs, uploads
 from storage.database import ReadSession
 from storage.models import Batch, Run, Upload
 
-RUNS, BATCHES, UPLOADS = 24, 12, 5
-SPARK_STEPS = 60
+RUNS, BATCHES, UPLOADS = 20, 12, 5
+SPARK_STEPS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +99,18 @@ def _card(session: ReadSession, row: runs.RunRow) -> RunCard:
     )  # fmt: skip
 
 
-def reward_means(session: ReadSession, run_id: str, steps: int = SPARK_STEPS) -> tuple[float | None, ...]:
-    """Mean rewards of the last batches of a run, in step order; the database takes them out of the statistics."""
-    mean = Batch.statistics["reward"]["mean"].as_float()
+def reward_means(
+    session: ReadSession, run_id: str, steps: int = SPARK_STEPS
+) -> tuple[float | None, ...]:
+    """Mean rewards of the last batches of a run, in step order."""
     statement = (
-        select(mean)
+        select(Batch.statistics)
         .where(Batch.run_id == run_id, Batch.state == "ready", Batch.step.is_not(None))
         .order_by(Batch.step.desc())
         .limit(steps)
     )
-    return tuple(reversed(session.execute(statement).scalars().all()))
+    found = session.scalars(statement).all()
+    return tuple(statistics.get("reward", {}).get("mean") for statistics in reversed(found))
 
 
 def _latest(session: ReadSession) -> tuple[BatchLine, ...]:

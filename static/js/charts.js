@@ -9,6 +9,7 @@ const CONFIG = {
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
   toImageButtonOptions: { format: "png", scale: 2 },
 };
+const MOST_HEIGHT = 900;
 const figures = new Map(); // element -> figure as the server gave it
 
 // Plotly writes style attributes, which the policy refuses. The same through the object model is allowed, and keeps
@@ -60,6 +61,7 @@ function themed(figure) {
   const colours = name === "dark" ? DARK : LIGHT;
   const { data, layout } = recolour({ data: figure.data, layout: figure.layout ?? {} }, name);
   const own = { ...layout, template: template(colours), autosize: true };
+  if (own.title?.text) own.margin = { ...own.margin, t: own.showlegend ? 34 : 12 };
   delete own.width;
   delete own.height;
   delete own.title; // the page has it as a heading
@@ -112,6 +114,9 @@ async function draw(chart) {
       return;
     }
     figures.set(chart, figure);
+    // A figure with many rows says how tall it has to be; without its title it needs less.
+    const tall = Math.min((figure.layout?.height ?? 0) - 26, MOST_HEIGHT);
+    if (tall > plot.clientHeight) plot.style.height = `${tall}px`;
     const { data, layout } = themed(figure);
     if (!chart.dataset.state || chart.dataset.state !== "drawn") plot.replaceChildren();
     await Plotly.react(plot, data, layout, CONFIG);
@@ -128,7 +133,10 @@ async function draw(chart) {
 function follow(chart, plot) {
   plot.on("plotly_click", (event) => {
     const href = linkOf(event.points[0]);
-    if (!href) return;
+    if (!href) {
+      document.dispatchEvent(new CustomEvent("chartclick", { detail: { chart: chart.id, x: event.points[0]?.x } }));
+      return;
+    }
     if (event.event.ctrlKey || event.event.metaKey) open(href, "_blank", "noopener");
     else location.assign(href);
   });

@@ -1,0 +1,60 @@
+"""What forms of the pages do where no script runs: each is one call of what the API calls, and leads back to a page."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app import estimation, jobs, uploads
+from app.deps import EngineDep, JobsDep, SettingsDep
+from app.example import load
+from app.pages.request_form import body_of
+from storage.database import read
+
+router = APIRouter()
+
+SEE_OTHER = 303
+
+
+async def form_fields(request: Request) -> list[tuple[str, str]]:
+    """The text fields of a small form, in order."""
+    form = await request.form(max_files=0, max_fields=400)
+    return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+
+
+@router.post("/batches/{batch_id}/estimates")
+def request_estimate(
+    engine: EngineDep,
+    queue: JobsDep,
+    batch_id: str,
+    fields: Annotated[list[tuple[str, str]], Depends(form_fields)],
+) -> Response:
+    """Ask for the estimate that the form describes, and show the batch under it."""
+    estimate_id, _ = estimation.request_estimate(engine, queue, batch_id, body_of(fields))
+    return RedirectResponse(f"/batches/{batch_id}?estimate={estimate_id}", SEE_OTHER)
+
+
+@router.post("/estimates/{estimate_id}/cancel")
+def cancel_estimate(engine: EngineDep, queue: JobsDep, estimate_id: str) -> Response:
+    jobs_row = estimation_batch(engine, estimate_id)
+    jobs.request_cancel(engine, queue, "estimate", estimate_id)
+    return RedirectResponse(f"/batches/{jobs_row}?estimate={estimate_id}", SEE_OTHER)
+
+
+def estimation_batch(engine: EngineDep, estimate_id: str) -> str:
+    """The batch of an estimate. Raises NotFound."""
+    with read(engine) as session:
+        return str(estimation.describe(session, estimate_id)["batch"])
+
+
+@router.post("/uploads/{upload_id}/cancel")
+def cancel_upload(engine: EngineDep, queue: JobsDep, upload_id: str) -> Response:
+    uploads.cancel(engine, queue, upload_id)
+    return RedirectResponse(f"/uploads/{upload_id}", SEE_OTHER)
+
+
+@router.post("/example")
+def load_example(engine: EngineDep, queue: JobsDep, settings: SettingsDep) -> Response:
+    """Load the built-in examples, and show the receipt of the run among them."""
+    upload_ids = load(engine, queue, settings)
+    return RedirectResponse(f"/uploads/{upload_ids[-1]}", SEE_OTHER)

@@ -1,0 +1,199 @@
+"""`/batches/{id}`: is there signal in this step, and where?"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Query
+from sqlalchemy import select
+
+from app.deps import Reader
+from app.errors import NotFound
+from app.figures import FIGURES
+from app.figures.chosen import Chosen
+from app.pages.advantages import Picker, per_rollout, pick
+from app.pages.findings import FindingView, findings_of
+from app.pages.listing import Asked, Listing, listing
+from app.pages.page import Page
+from app.pages.provenance import FieldLine, field_lines
+from app.pages.request_form import RequestForm, form_for
+from app.pages.run import ChartOf, Slice, budget_of
+from app.pages.wall import Wall, wall
+from app.templating import Crumb, with_query
+from storage import batches
+from storage.database import ReadSession
+from storage.models import Batch, Rollout, Run
+
+#: Figure -> the options that its place on this page gives it.
+CHARTS: dict[str, dict[str, Any]] = {
+    "group_rewards": {"sort": "std", "groups": 16},
+    "group_advantages": {"groups": 16},
+    "reward_histogram": {},
+    "length_advantage": {},
+    "token_heatmap": {"rows": 128},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One data source. `advantage`: mean over its rollouts; `positive`: share of them above 0."""
+
+    name: str
+    rollouts: int
+    groups: int | None
+    reward: float | None
+    std: float | None
+    pass_share: float | None
+    zero_signal_share: float | None
+    length: float | None
+    advantage: float | None
+    positive: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPage:
+    """`header`: what the file says of itself. `before`, `after`: batches of the neighbouring steps."""
+
+    title: str
+    crumbs: tuple[Crumb, ...]
+    id: str
+    run: str
+    step: int | None
+    split: str | None
+    format: str
+    rollouts: int
+    groups: int
+    tokens: int
+    created: float
+    upload_id: str
+    before: str | None
+    after: str | None
+    statistics: dict[str, Any]
+    findings: tuple[FindingView, ...]
+    picker: Picker
+    form: RequestForm
+    budget: tuple[Slice, ...]
+    wall: Wall
+    charts: tuple[ChartOf, ...]
+    tasks: tuple[Task, ...]
+    listing: Listing
+    fields: tuple[FieldLine, ...]
+    header: dict[str, Any]
+
+
+def build(
+    session: Reader,
+    batch_id: str,
+    estimate: str | None = None,
+    sort: str | None = None,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    order: str | None = None,
+    q: Annotated[str | None, Query(max_length=500)] = None,
+    task: str | None = None,
+    cursor: str | None = None,
+) -> BatchPage:
+    batch = find_batch(session, batch_id)
+    run = session.get_one(Run, batch.run_id)
+    picker, chosen = pick(session, batch, estimate)
+    before, after = neighbours(session, batch)
+    return BatchPage(
+        title=name_of(batch),
+        crumbs=(*way_to(run), Crumb(name_of(batch))),
+        id=batch.id,
+        run=run.name,
+        step=batch.step,
+        split=batch.split,
+        format=batch.format,
+        rollouts=batch.rollouts,
+        groups=batch.groups,
+        tokens=batch.tokens,
+        created=batch.created,
+        upload_id=batch.upload_id,
+        before=before,
+        after=after,
+        statistics=batch.statistics,
+        findings=findings_of(session, batch),
+        picker=picker,
+        form=form_for(batch),
+        budget=budget_of(batch.statistics),
+        wall=wall(session, batch, chosen, sort, page),
+        charts=charts_of(batch, picker.used.key),
+        tasks=tasks_of(session, batch, chosen),
+        listing=listing(session, batch, chosen, Asked(order, q, task, cursor)),
+        fields=field_lines(batch.fields, batch.format),
+        header=batch.header,
+    )
+
+
+def find_batch(session: ReadSession, batch_id: str) -> Batch:
+    batch = batches.get(session, batch_id)
+    if batch is None:
+        raise NotFound(
+            "There is no such batch, or it is still being read; the first page lists those that are there."
+        )
+    return batch
+
+
+def name_of(batch: Batch) -> str:
+    """`Step 9`, `Step 9 · val`, or `Batch` where the file has no step."""
+    step = "Batch" if batch.step is None else f"Step {batch.step}"
+    return f"{step} · {batch.split}" if batch.split and batch.split != "train" else step
+
+
+def way_to(run: Run) -> tuple[Crumb, ...]:
+    return (Crumb("Runs", "/"), Crumb(run.name, f"/runs/{run.id}"))
+
+
+def neighbours(session: ReadSession, batch: Batch) -> tuple[str | None, str | None]:
+    """The newest batches of the step before and of the step after, in the same split."""
+    if batch.step is None:
+        return None, None
+    place = Batch.split.is_(None) if batch.split is None else Batch.split == batch.split
+    same = select(Batch.id).where(Batch.run_id == batch.run_id, Batch.state == "ready", place)
+    before = same.where(Batch.step < batch.step).order_by(Batch.step.desc(), Batch.created.desc())
+    after = same.where(Batch.step > batch.step).order_by(Batch.step, Batch.created.desc())
+    return session.scalar(before.limit(1)), session.scalar(after.limit(1))
+
+
+def charts_of(batch: Batch, estimate: str | None) -> tuple[ChartOf, ...]:
+    """The figures of this page that exist, each at its address."""
+    charts = []
+    for name, options in CHARTS.items():
+        figure = FIGURES.get(name)
+        if figure is not None:
+            asked = {**options, **({"estimate": estimate} if "estimate" in figure.options else {})}
+            query = with_query("", **{key: value for key, value in asked.items() if key in figure.options})
+            charts.append(ChartOf(name, figure.title, f"/api/v1/batches/{batch.id}/figures/{name}{query}"))
+    return tuple(charts)
+
+
+def tasks_of(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Task, ...]:
+    """One row per data source that the batch names; advantages under what is chosen."""
+    sources = batch.statistics.get("data_sources") or []
+    if not sources:
+        return ()
+    advantages = per_rollout(session, batch, chosen)
+    by_source: dict[str, list[float]] = {}
+    statement = select(Rollout.index, Rollout.data_source).where(Rollout.batch_id == batch.id)
+    for index, source in session.execute(statement).tuples():
+        if source is not None and index in advantages:
+            by_source.setdefault(source, []).append(advantages[index])
+    return tuple(task_of(source, by_source.get(source["data_source"], [])) for source in sources)
+
+
+def task_of(source: dict[str, Any], advantages: list[float]) -> Task:
+    count = len(advantages)
+    return Task(
+        name=source["data_source"],
+        rollouts=source["rollouts"],
+        groups=source["groups"],
+        reward=source["mean"],
+        std=source["std"],
+        pass_share=source["pass_share"],
+        zero_signal_share=source["zero_signal_share"],
+        length=source["mean_length"],
+        advantage=sum(advantages) / count if count else None,
+        positive=sum(value > 0 for value in advantages) / count if count else None,
+    )
+
+
+PAGE = Page("/batches/{batch_id}", "pages/batch.html", BatchPage, build, "runs")

@@ -1,0 +1,269 @@
+"""One rollout, and the siblings of a group, as pages show them: lanes, tracks, token text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import select
+
+from app import drawing, tokens
+from app.drawing import Lane, Line
+from app.figures.chosen import Chosen
+from app.figures.tracks import SOURCES, Track, read_tracks
+from app.figures.token_heatmap import clip_of
+from app.pages.provenance import remedy_of
+from app.tokens import TokenText
+from storage import arrays
+from storage.database import ReadSession
+from storage.models import Batch, EstimateRollout, Rollout
+
+LANE_WIDTH, TRACK_WIDTH = 480, 640
+#: Tokens per column where siblings stand side by side.
+WINDOW = 2048
+
+#: Key in the URL -> (track, key on the keyboard).
+COLOURS = {
+    "advantage": ("advantage", "a"),
+    "reward": ("reward", "r"),
+    "value": ("value", "v"),
+    "td": ("TD error", "d"),
+    "return": ("return", "g"),
+    "logp": ("log p", "p"),
+    "ref": ("log p − ref", "k"),
+    "entropy": ("entropy", "n"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLine:
+    """One response of the group: its numbers, and its lane on the token axis of the longest."""
+
+    index: int
+    reward: float | None
+    advantage: float | None
+    length: int | None
+    current: bool
+    lane: Lane
+
+
+@dataclass(frozen=True, slots=True)
+class TrackLine:
+    """One track as a line; `low` and `high` are the range that it is drawn over."""
+
+    name: str
+    line: Line
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A field without which a track cannot be drawn, and what would record it."""
+
+    field: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The text of a response in colour.
+
+    colour    which track the colour is; `colours`: the ones that there are (URL key, name, key on the keyboard)
+    clip      where the colours end, and in words which quantile of what that is
+    text      None where neither tokens nor text are recorded
+    whole     the text beside the ids, where tokens have ids only
+    why       why there is no colour per token, and what would give it
+    of        tokens in all, where `text` has only the first of them
+    """
+
+    colour: str
+    colours: tuple[tuple[str, str, str], ...]
+    clip: float
+    clip_says: str
+    text: TokenText | None
+    whole: str | None
+    why: str | None
+    of: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is recorded and computed for one rollout's tokens."""
+
+    rollout: Rollout
+    tracks: tuple[Track, ...]
+    missing: tuple[str, ...]
+    texts: list[str] | None
+    ids: NDArray[Any] | None
+    mask: NDArray[np.bool_] | None
+
+    def track(self, name: str) -> NDArray[np.float64] | None:
+        return next((track.values for track in self.tracks if track.name == name), None)
+
+
+def read(session: ReadSession, rollout: Rollout, chosen: Chosen) -> Reading:
+    found, missing = read_tracks(session, rollout, chosen)
+    fields = arrays.rollout_arrays(session, rollout, ("response_tokens", "response_ids", "response_mask"))
+    texts, ids, mask = (fields.get(name) for name in ("response_tokens", "response_ids", "response_mask"))
+    return Reading(
+        rollout,
+        tuple(found),
+        tuple(missing),
+        texts if isinstance(texts, list) else None,
+        ids if isinstance(ids, np.ndarray) else None,
+        mask > 0 if isinstance(mask, np.ndarray) else None,
+    )
+
+
+def shown(reading: Reading, batch: Batch, chosen: Chosen, mean: float | None, clip: float, colour: str | None,
+          most: int | None = None) -> Shown:  # fmt: skip
+    """The text in the colour of a track; `mean` is the rollout's advantage, `clip` the step's."""
+    there = {track.name for track in reading.tracks}
+    colours = tuple((key, name, press) for key, (name, press) in COLOURS.items() if name in there)
+    key = colour if any(colour == known for known, _, _ in colours) else "advantage"
+    values = reading.track(COLOURS[key][0])
+    says = "p98 of |A| over this step"
+    if key != "advantage" and values is not None:
+        clip = clip_of(values, np.ones(values.size, bool) if reading.mask is None else reading.mask)
+        says = f"p98 of |{COLOURS[key][0]}| over this response"
+    text, whole, why = text_of(reading, values, mean, clip, most)
+    length = (
+        0 if text is None else max(len(reading.texts or ()), 0 if reading.ids is None else reading.ids.size)
+    )
+    why = why or no_colour(batch, chosen, values, mean)
+    cut = most is not None and text is not None and text.kind != "text" and length > most
+    return Shown(key, colours, clip, says, text, whole, why, length if cut else None)
+
+
+def text_of(
+    reading: Reading, values: NDArray[np.float64] | None, mean: float | None, clip: float, most: int | None
+) -> tuple[TokenText | None, str | None, str | None]:
+    """Token text, ids, or the whole text in one colour; the text beside ids; why it is no more than that."""
+    response = reading.rollout.response
+    if reading.texts is not None:
+        count = len(reading.texts)
+        laid = tokens.lay_out(
+            reading.texts, response, fitting(values, count), fitting(reading.mask, count), clip, most
+        )
+        return laid, None, None
+    if reading.ids is not None:
+        ids = reading.ids[:most]
+        laid = tokens.lay_out_ids(
+            ids, first(values, reading.ids.size, most), first(reading.mask, reading.ids.size, most), clip
+        )
+        why = (
+            "Only token ids are recorded, so each token is its id. Record response_tokens beside response_ids "
+            "to see their text."
+        )
+        return laid, response, why
+    if response is None:
+        return None, None, None
+    why = "No tokens are recorded: the whole response stands in the colour of its one advantage."
+    if values is not None:
+        why = (
+            "Numbers per token are recorded, but no tokens: the text stands whole, in the colour of its mean. "
+            "The tracks below are per token."
+        )
+    return tokens.lay_out_whole(response, mean, clip), None, why
+
+
+def fitting(values: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
+    """The values if there is one for each token, else None: numbers are never shifted onto other tokens."""
+    return values if values is not None and values.size == count else None
+
+
+def first(values: NDArray[Any] | None, count: int, most: int | None) -> NDArray[Any] | None:
+    found = fitting(values, count)
+    return None if found is None else found[:most]
+
+
+def no_colour(
+    batch: Batch, chosen: Chosen, values: NDArray[np.float64] | None, mean: float | None
+) -> str | None:
+    """Why nothing is coloured although there is text."""
+    if values is not None or mean is not None:
+        return None
+    if chosen.why is not None:
+        return f"Nothing is coloured: {chosen.why}"
+    return f"This rollout has no advantage; to have one recorded, {remedy_of('advantages', batch.format)}."
+
+
+def track_lines(reading: Reading) -> tuple[TrackLine, ...]:
+    """The tracks as small lines on one token axis."""
+    lines = []
+    for track in reading.tracks:
+        low, high = (0.0, 1.0) if track.name == "mask" else (None, None)
+        line = drawing.line(track.values, TRACK_WIDTH, 32, low, high)
+        lines.append(TrackLine(track.name, line, line.low, line.high))
+    return tuple(lines)
+
+
+def missing_of(reading: Reading, batch: Batch) -> tuple[Missing, ...]:
+    named = [name for name in reading.missing if name in SOURCES.values()]
+    return tuple(Missing(name, remedy_of(name, batch.format)) for name in named)
+
+
+def lanes(
+    session: ReadSession,
+    members: Sequence[Rollout],
+    chosen: Chosen,
+    means: Mapping[int, float],
+    clip: float,
+    current: int,
+) -> tuple[LaneLine, ...]:
+    """A lane per sibling, in the order of the file, on one token axis."""
+    if not members:
+        return ()
+    batch_id, group_no = members[0].batch_id, members[0].group_no
+    values = {} if chosen.field is None else by_place(session, batch_id, chosen.field, group_no)
+    masks = by_place(session, batch_id, "response_mask", group_no)
+    longest = max((member.length or 0 for member in members), default=0)
+    lines = []
+    for member in sorted(members, key=lambda each: each.index):
+        place, length = (member.part, member.slot), member.length or 0
+        own = values.get(place) if chosen.field is not None else means.get(member.index)
+        mask = masks.get(place)
+        fits = not isinstance(own, np.ndarray) or own.size == length
+        lane = drawing.lane(own if fits else None, fitting(mask, length), length, longest, clip, LANE_WIDTH)
+        mean, index = means.get(member.index), member.index
+        lines.append(LaneLine(index, member.reward, mean, member.length, index == current, lane))
+    return tuple(lines)
+
+
+def group_means(session: ReadSession, members: Sequence[Rollout], chosen: Chosen) -> dict[int, float]:
+    """Mean advantage over the unmasked tokens of each member that has one, by index."""
+    if chosen.why is not None or not members:
+        return {}
+    if chosen.estimate is not None:
+        wanted = [member.index for member in members]
+        statement = select(EstimateRollout.index, EstimateRollout.advantage).where(
+            EstimateRollout.estimate_id == chosen.estimate.id, EstimateRollout.index.in_(wanted)
+        )
+        return {index: value for index, value in session.execute(statement).tuples() if value is not None}
+    if chosen.field is None:
+        return {member.index: member.advantage for member in members if member.advantage is not None}
+    batch_id, group_no = members[0].batch_id, members[0].group_no
+    values = by_place(session, batch_id, chosen.field, group_no)
+    masks = by_place(session, batch_id, "response_mask", group_no)
+    means = {}
+    for member in members:
+        own, mask = values.get((member.part, member.slot)), masks.get((member.part, member.slot))
+        if own is not None:
+            fits = mask is not None and mask.size == own.size
+            kept = own[(mask > 0) & np.isfinite(own)] if fits and mask is not None else own[np.isfinite(own)]
+            means |= {member.index: float(kept.mean())} if kept.size else {}
+    return means
+
+
+def by_place(
+    session: ReadSession, batch_id: str, field: str, group_no: int
+) -> dict[tuple[int, int], NDArray[Any]]:
+    """(part, slot) -> the field's values, for the rollouts of a group that have it."""
+    return {
+        (part, slot): values
+        for _, part, slots in arrays.iterate(session, batch_id, field, group_no)
+        for slot, values in enumerate(slots)
+        if values is not None
+    }

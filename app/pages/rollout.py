@@ -1,0 +1,155 @@
+"""`/batches/{id}/rollouts/{index}`: which tokens get the credit or the blame?"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from app.deps import Reader
+from app.errors import NotFound
+from app.pages.advantages import Picker, pick, step_clip
+from app.pages.batch import find_batch, name_of, way_to
+from app.pages.group import around
+from app.pages.page import Page
+from app.pages.reading import LaneLine, Missing, Shown, group_means, lanes, missing_of, read, shown
+from app.pages.run import ChartOf
+from app.templating import Crumb, with_query
+from storage import rollouts
+from storage.database import ReadSession
+from storage.models import Prompt, Rollout, Run
+
+#: Columns of a rollout that are shown as they are, where they are recorded, and their names.
+FACTS = {
+    "finish_reason": "ended by",
+    "truncated": "truncated",
+    "terminated": "terminated",
+    "sample_id": "sample id",
+    "sample_index": "sample",
+    "rollout_id": "rollout id",
+    "segment": "segment",
+    "policy_version": "policy version",
+    "rank": "rank",
+    "micro_batch": "micro batch",
+    "reward_baseline": "reward baseline",
+    "bootstrap_value": "bootstrap value",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPage:
+    """`position` of `siblings`: which response of its group it is. `mean`: its advantage over unmasked tokens."""
+
+    title: str
+    crumbs: tuple[Crumb, ...]
+    batch_id: str
+    index: int
+    row: int
+    file: str | None
+    group_no: int
+    group_id: str
+    position: int
+    siblings: int
+    data_source: str | None
+    reward: float | None
+    nonfinite: str | None
+    components: dict[str, Any]
+    mean: float | None
+    recorded: float | None
+    length: int | None
+    valid: int | None
+    facts: tuple[tuple[str, Any], ...]
+    ground_truth: str | None
+    prompt: str | None
+    messages: list[Any] | None
+    turns: list[Any] | None
+    extra: dict[str, Any]
+    picker: Picker
+    clip: float
+    lanes: tuple[LaneLine, ...]
+    shown: Shown
+    missing: tuple[Missing, ...]
+    chart: ChartOf | None
+    previous: int | None
+    next: int | None
+    group_before: int | None
+    group_after: int | None
+
+
+def build(
+    session: Reader, batch_id: str, index: int, estimate: str | None = None, color: str | None = None
+) -> RolloutPage:
+    batch = find_batch(session, batch_id)
+    rollout = rollouts.get(session, batch.id, index)
+    if rollout is None:
+        raise NotFound(f"The batch has no rollout {index}; it has {batch.rollouts}, counted from 0.")
+    prompt = session.get_one(Prompt, (batch.id, rollout.group_no))
+    members = sorted(rollouts.of_group(session, batch.id, rollout.group_no), key=lambda each: each.index)
+    position = [member.index for member in members].index(index)
+    previous, following = around([member.index for member in members], position)
+    picker, chosen = pick(session, batch, estimate, per_token=True)
+    means, clip = group_means(session, members, chosen), step_clip(session, batch, chosen)
+    reading = read(session, rollout, chosen)
+    mean = means.get(index)
+    href = f"/batches/{batch.id}"
+    query = with_query("", estimate=picker.used.key)
+    return RolloutPage(
+        title=f"Rollout #{index}",
+        crumbs=(
+            *way_to(session.get_one(Run, batch.run_id)),
+            Crumb(name_of(batch), f"{href}{query}"),
+            Crumb(f"group {prompt.group_id}", f"{href}/groups/{rollout.group_no}{query}"),
+            Crumb(f"rollout #{index}"),
+        ),
+        batch_id=batch.id,
+        index=index,
+        row=rollout.row,
+        file=rollout.file,
+        group_no=rollout.group_no,
+        group_id=prompt.group_id,
+        position=position + 1,
+        siblings=len(members),
+        data_source=rollout.data_source,
+        reward=rollout.reward,
+        nonfinite=rollout.reward_nonfinite,
+        components=dict(rollout.reward_components or {}),
+        mean=mean,
+        recorded=rollout.advantage,
+        length=rollout.length,
+        valid=rollout.valid,
+        facts=facts_of(rollout),
+        ground_truth=rollout.ground_truth,
+        prompt=rollout.prompt or prompt.prompt,
+        messages=rollout.prompt_messages or prompt.messages,
+        turns=rollout.messages,
+        extra=dict(rollout.extra or {}),
+        picker=picker,
+        clip=clip,
+        lanes=lanes(session, members, chosen, means, clip, index),
+        shown=shown(reading, batch, chosen, mean, clip, color),
+        missing=missing_of(reading, batch),
+        chart=chart_of(batch.id, index, picker.used.key) if reading.tracks else None,
+        previous=previous,
+        next=following,
+        group_before=neighbour(session, rollout, -1),
+        group_after=neighbour(session, rollout, 1),
+    )
+
+
+def facts_of(rollout: Rollout) -> tuple[tuple[str, Any], ...]:
+    values = ((words, getattr(rollout, name)) for name, words in FACTS.items())
+    return tuple((words, value) for words, value in values if value is not None)
+
+
+def chart_of(batch_id: str, index: int, estimate: str | None) -> ChartOf:
+    query = with_query("", rollout=index, estimate=estimate)
+    return ChartOf("token_tracks", "Tracks", f"/api/v1/batches/{batch_id}/figures/token_tracks{query}")
+
+
+def neighbour(session: ReadSession, rollout: Rollout, step: int) -> int | None:
+    """The first rollout of the group before (−1) or after (1)."""
+    number = rollout.group_no + step
+    statement = select(Rollout.index).where(Rollout.batch_id == rollout.batch_id, Rollout.group_no == number)
+    return session.scalar(statement.order_by(Rollout.index).limit(1))
+
+
+PAGE = Page("/batches/{batch_id}/rollouts/{index}", "pages/rollout.html", RolloutPage, build, "runs")
