@@ -10,7 +10,7 @@ from app.figures import chosen as choosing
 from app.figures.figure import ESTIMATE, GROUP, Figure, Plot
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, figure, rule, symmetric
-from app.figures.strips import FROM, GROUPS, Strip, group_label, strip
+from app.figures.strips import FROM, GROUPS, ROW, Strip, dot_size, group_label, strip
 from app.figures.subject import group_members
 from app.figures.wording import stated
 from app.formatting import integer, number, plural
@@ -59,7 +59,7 @@ def _figure(
     kinds = (
         ("reinforced", laid.x > 0, "positive", "circle"),
         ("suppressed", laid.x < 0, "negative", "circle-open"),
-        ("zero", laid.x == 0, "dim", "line-ns-open"),
+        ("zero", laid.x == 0, "dim", "diamond-open"),
     )
     traces = [
         _dots(batch, columns, laid, which, name, role, symbol)
@@ -70,7 +70,7 @@ def _figure(
         traces,
         TITLE,
         _sentence(laid, chosen),
-        height=min(1600, 110 + 26 * max(len(labels), 2)),
+        height=min(2400, 110 + ROW * max(len(labels), 2)),
         showlegend=True,
         shapes=[rule(0.0, vertical=True)],
         xaxis=axis(X, range=symmetric(laid.x)),
@@ -104,9 +104,10 @@ def _dots(
         "customdata": [[i, f"/batches/{batch.id}/rollouts/{i}"] for i in index],
         "marker": {
             "color": LIGHT[role],
-            "size": 7,
+            "size": dot_size(laid),
             "symbol": symbol,
-            "line": {"color": LIGHT[role], "width": 1.5},
+            # An outline in the ground's colour keeps stacked dots apart; an open symbol is its outline.
+            "line": {"color": LIGHT[role if symbol.endswith("open") else "paper"], "width": 1},
         },
         "hovertemplate": "rollout #%{customdata[0]}<br>advantage %{x:.4g}<extra></extra>",
     }

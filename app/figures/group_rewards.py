@@ -9,7 +9,7 @@ from sqlalchemy import select
 from app.figures.figure import GROUP, Figure, Option, Plot
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, figure
-from app.figures.strips import FROM, GROUPS, Strip, group_label, strip
+from app.figures.strips import FROM, GROUPS, ROW, Strip, dot_size, group_label, strip
 from app.figures.subject import group_members, grouped
 from app.findings.near_zero_variance_groups import near_zero
 from app.findings.reading import read_view
@@ -86,7 +86,7 @@ def _figure(
         traces,
         TITLE,
         _sentence(laid, groups, rows, near),
-        height=min(1600, 110 + 26 * max(len(labels), 2)),
+        height=min(2400, 110 + ROW * max(len(labels), 2)),
         showlegend=True,
         xaxis=axis(X),
         yaxis=axis(
@@ -127,7 +127,14 @@ def _dots(
         "x": array(laid.x[which]),
         "y": array(laid.y[which]),
         "customdata": [[i, f"/batches/{batch.id}/rollouts/{i}"] for i in index],
-        "marker": {"color": LIGHT[role], "size": 7, "symbol": symbol, "opacity": opacity},
+        "marker": {
+            "color": LIGHT[role],
+            "size": dot_size(laid),
+            "symbol": symbol,
+            "opacity": opacity,
+            # An outline in the ground's colour keeps stacked dots apart; an open symbol is its outline.
+            "line": {"color": LIGHT[role if symbol.endswith("open") else "paper"], "width": 1},
+        },
         "hovertemplate": "rollout #%{customdata[0]}<br>reward %{x:.4g}<extra></extra>",
     }
 

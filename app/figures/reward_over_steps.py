@@ -7,11 +7,10 @@ import numpy as np
 from app.figures.figure import Figure, Plot
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, escape, figure
-from app.figures.steps import OPTIONS, read_steps
+from app.figures.steps import OPTIONS, read_steps, step_axis
 from app.formatting import integer
 from storage.database import ReadSession
 from storage.models import Run
-from storage.runs import StepRow
 
 TITLE = "Reward over steps"
 X, Y = "step", "reward"
@@ -46,15 +45,10 @@ def draw(session: ReadSession, run: Run, options: dict[str, Any]) -> Plot:
         f"{escape(words)}, n = {integer(n)} rewards; bands of quantiles within each step, not mean ± std.",
         showlegend=True,
         hovermode="x unified",
-        xaxis=axis(X, **_ticks(scored)),
+        xaxis=step_axis(scored),
         yaxis=axis(Y),
         meta={"n": n, "steps": len(scored), "batches": [row.batch_id for row in scored]},
     )
-
-
-def _ticks(rows: list[StepRow]) -> dict[str, Any]:
-    """Whole steps only."""
-    return {"dtick": 1} if len({row.step for row in rows}) <= 2 else {"tickformat": "d"}
 
 
 def _edge(name: str, steps: Any, values: Any, fill: str | None, colour: str | None) -> Plot:

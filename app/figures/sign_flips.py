@@ -68,8 +68,8 @@ def _figure(
     trace = {
         "type": "heatmap",
         "name": "rollouts",
-        "x": list(SIGNS),
-        "y": list(SIGNS),
+        "x": [0, 1, 2],
+        "y": [0, 1, 2],
         "z": kinds,
         "zmin": -0.5,
         "zmax": 2.5,
@@ -78,24 +78,35 @@ def _figure(
         "xgap": 2,
         "ygap": 2,
         "customdata": listed,
-        "hovertemplate": "%{y} becomes %{x}<extra></extra>",
+        "hovertext": [
+            [
+                f"{one} becomes {other}: {plural(count, 'rollout')}"
+                for other, count in zip(SIGNS, row, strict=True)
+            ]
+            for one, row in zip(SIGNS, counts, strict=True)
+        ],
+        "hoverinfo": "text",
     }
     return figure(
         [trace],
         TITLE,
         _sentence(base, counts, first, second),
-        height=260,
+        height=300,
         annotations=[_count(i, j, counts[i][j], kinds[i][j]) for i in range(3) for j in range(3)],
-        xaxis=axis(x, type="category", showgrid=False, side="top", fixedrange=True),
-        yaxis=axis(y, type="category", showgrid=False, autorange="reversed", fixedrange=True),
+        xaxis=axis(x, side="top", range=[-0.5, 2.5], **_fixed()),
+        yaxis=axis(y, range=[2.5, -0.5], **_fixed()),
         meta={"n": int(base.live.sum()), "from": first, "to": second, "counts": counts, "rollouts": listed},
     )
 
 
+def _fixed() -> dict[str, Any]:
+    return {"tickvals": [0, 1, 2], "ticktext": list(SIGNS), "showgrid": False, "fixedrange": True}
+
+
 def _count(row: int, column: int, count: int, kind: int) -> Plot:
     return {
-        "x": SIGNS[column],
-        "y": SIGNS[row],
+        "x": column,
+        "y": row,
         "text": f"<b>{integer(count)}</b>" if kind == 2 else integer(count),
         "showarrow": False,
         "font": {"size": 14, "color": LIGHT["paper"] if kind == 2 else LIGHT["ink"]},

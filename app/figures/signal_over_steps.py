@@ -7,7 +7,7 @@ import numpy as np
 from app.figures.figure import Figure, Plot
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, escape, figure
-from app.figures.steps import OPTIONS, read_steps
+from app.figures.steps import OPTIONS, read_steps, step_axis
 from app.findings.statistics import SIGNALS
 from app.formatting import integer
 from storage.database import ReadSession
@@ -60,7 +60,7 @@ def draw(session: ReadSession, run: Run, options: dict[str, Any]) -> Plot:
         bargap=0.05,
         showlegend=True,
         hovermode="x unified",
-        xaxis=axis(X, tickformat="d"),
+        xaxis=step_axis(known),
         yaxis=axis(Y, range=[0, 100], ticksuffix=" %"),
         meta={"n": groups, "steps": len(known), "batches": [row.batch_id for row in known]},
     )
@@ -78,7 +78,13 @@ def _bars(
         "marker": {
             "color": colour,
             "line": {"width": 0, "color": colour},
-            "pattern": {"shape": pattern, "size": 5, "solidity": 0.25, "fgcolor": LIGHT["paper"]},
+            "pattern": {
+                "shape": pattern,
+                "fillmode": "overlay",
+                "size": 5,
+                "solidity": 0.25,
+                "fgcolor": LIGHT["paper"],
+            },
         },
         "hovertemplate": "%{y:.0f} % (%{customdata[0]} groups)",
     }

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.figures.figure import Option
+from app.figures.plotly import axis
 from storage import runs
 from storage.database import ReadSession
 from storage.models import Run
@@ -24,6 +25,13 @@ def read_steps(session: ReadSession, run: Run, options: dict[str, Any]) -> tuple
     words = f"split {split}, " if split else ""
     words += f"the last {len(kept)} of {len(mine)} steps" if len(kept) < len(mine) else _count(len(kept))
     return kept, words
+
+
+def step_axis(rows: Sequence[StepRow]) -> dict[str, Any]:
+    """The shared axis: whole steps only, also where there are just one or two."""
+    steps = [row.step for row in rows]
+    few = {"tickvals": steps, "ticktext": [str(step) for step in steps]} if len(steps) <= 12 else {}
+    return axis("step", tickformat="d", **few)
 
 
 def _usual(rows: Sequence[StepRow]) -> str | None:

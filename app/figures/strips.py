@@ -16,8 +16,9 @@ from storage.rollouts import Columns
 MOST_DOTS = 2000
 GROUPS = Option("integer", "Most groups to show.", 64, least=1, most=1024)
 FROM = Option("integer", "First group to show, counted from 0 in the chosen order.", 0)
-STACK = 0.8  # height of a full stack, in rows
-STEP = 0.16  # between two stacked dots, unless the stack would be higher than STACK
+STACK = 0.84  # height of a full stack, in rows
+STEP = 0.12  # between two stacked dots, unless the stack would be higher than STACK
+ROW = 34  # pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,11 @@ def _heights(row: NDArray[np.int64], x: NDArray[np.float64]) -> NDArray[np.float
     step = np.minimum(STEP, STACK / np.maximum(counts - 1, 1))
     height[order] = within * step[member[order]]
     return height
+
+
+def dot_size(laid: Strip) -> float:
+    """Pixels across: smaller where rows are many."""
+    return 8.0 if len(laid.numbers) <= 8 else 6.5 if len(laid.numbers) <= 16 else 5.0
 
 
 def group_label(group_id: str, note: str) -> str:
