@@ -27,7 +27,7 @@ from torch import Tensor
 from estimators.batch import Batch
 from estimators.estimator import Estimator, Raw
 from estimators.layout import CHUNK, Layout, Tile, layout_of
-from estimators.masked import place, set_positions
+from estimators.masked import place, repeated, set_positions
 from estimators.parameters import About
 from estimators.recurrence import gae_tile
 from estimators.refused import Refused
@@ -88,8 +88,10 @@ def generalised(batch: Batch, params: CriticParams, lam: float, dtype: torch.dty
 
 
 def _undefined(rewards: Tensor, values: Tensor, layout: Layout, tile: Tile) -> tuple[Tensor, Tensor] | None:
-    """Slots that are not finite, and slots that depend on one (it and all before it in its rollout): `[slots]`
-    of the tile each. None where all are finite."""
+    """Slots that are not finite, and slots that depend on one: it and all before it in its rollout.
+
+    `[slots of the tile]` bool each, or None where all are finite.
+    """
     if bool(torch.isfinite(rewards.sum() + values.sum())):
         return None
     broken = ~(torch.isfinite(rewards) & torch.isfinite(values))
@@ -98,7 +100,7 @@ def _undefined(rewards: Tensor, values: Tensor, layout: Layout, tile: Tile) -> t
         torch.flip(torch.cumsum(torch.flip(broken.long(), (0,)), 0), (0,)), (0, 1)
     )
     slots = layout.chunks[slice(*tile.rollouts)] * CHUNK
-    after = torch.repeat_interleave(behind[torch.cumsum(slots, 0)], slots)
+    after = repeated(behind[torch.cumsum(slots, 0)], slots)
     return broken, behind[:-1] > after
 
 
@@ -117,7 +119,7 @@ def _spread(found: Tensor, layout: Layout, tile: Tile, batch: Batch, out: Tensor
     following = left_out - torch.arange(left_out.shape[0], device=left_out.device)
     counts = layout.counts[slice(*tile.rollouts)]
     lengths = batch.lengths[slice(*tile.rollouts)]
-    ends = torch.repeat_interleave(torch.cumsum(counts, 0), lengths - counts)
+    ends = repeated(torch.cumsum(counts, 0), lengths - counts)
     padded = torch.nn.functional.pad(found, (0, 1))
     out[left_out] = padded[torch.where(following < ends, following, found.shape[0])]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.masked import all_set, compress, place, valid_counts
+from estimators.masked import all_set, compress, place, repeated, valid_counts
 
 #: Slots in a chunk: the length of the first matrix product. 16 and 64 were both slower.
 CHUNK = 32
@@ -155,7 +155,7 @@ def _tile(chunks: Tensor, rollouts: tuple[int, int], begin: int, offsets: Tensor
     spans = rollouts, (begin, begin + used), (int(offsets[rollouts[0]]), int(offsets[rollouts[1]]))
     if rows * width == used:
         return Tile(*spans, rows, width, None, None)
-    row = torch.repeat_interleave(torch.arange(rows, device=device), live)
+    row = repeated(torch.arange(rows, device=device), live)
     column = torch.arange(used, device=device) - (torch.cumsum(live, 0) - live)[row]
     cell = row * width + column
     chunk = torch.full((rows * width,), used, dtype=torch.int64, device=device)

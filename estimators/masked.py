@@ -58,6 +58,13 @@ def valid_counts(mask: Tensor, offsets: Tensor) -> Tensor:
     return counts
 
 
+def repeated(values: Tensor, counts: Tensor) -> Tensor:
+    """Each entry of `values` `[B]` as many times as `counts` `[B]` says."""
+    if values.device.type == "cpu":
+        return torch.from_numpy(np.repeat(values.numpy(), counts.numpy()))
+    return torch.repeat_interleave(values, counts)
+
+
 def segment_sums(values: Tensor, offsets: Tensor) -> Tensor:
     """Sum of `values` `[N]` over each rollout's tokens, `[B]` float64; 0 for a rollout without tokens."""
     count, tokens = offsets.shape[0] - 1, values.shape[0]
@@ -72,8 +79,9 @@ def segment_sums(values: Tensor, offsets: Tensor) -> Tensor:
     live = lengths > 0
     starts = offsets[:-1][live].numpy()
     cuts = np.union1d(starts, np.arange(0, tokens, BLOCK))
-    parts = np.add.reduceat(values.numpy(), cuts).astype(np.float64)
-    sums[live] = torch.from_numpy(np.add.reduceat(parts, np.searchsorted(cuts, starts)))
+    with np.errstate(invalid="ignore", over="ignore"):  # ∞ − ∞ is NaN here as in torch, without a warning.
+        parts = np.add.reduceat(values.numpy(), cuts).astype(np.float64)
+        sums[live] = torch.from_numpy(np.add.reduceat(parts, np.searchsorted(cuts, starts)))
     return sums
 
 
@@ -95,6 +103,4 @@ def on_tokens(per_rollout: Tensor, mask: Tensor, lengths: Tensor, out: Tensor | 
     if mask.numel() and bool((lengths == lengths[0]).all()):
         out.view(lengths.shape[0], -1).mul_(per_rollout[:, None])
         return out
-    if mask.device.type == "cpu":
-        return out.mul_(torch.from_numpy(np.repeat(per_rollout.numpy(), lengths.numpy())))
-    return out.mul_(torch.repeat_interleave(per_rollout, lengths))
+    return out.mul_(repeated(per_rollout, lengths))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.kl import Clamp, Penalty, kl_penalty
-from estimators.masked import last_index, segment_sums
+from estimators.masked import last_index, repeated, segment_sums
 from estimators.parameters import About
 from estimators.refused import Refused
 
@@ -143,7 +143,7 @@ def token_rewards(batch: Batch, params: TokenRewardParams, dtype: torch.dtype) -
     else:
         rewards, absent = recorded.to(dtype), _absent(recorded, batch)
         if bool(absent.any()):
-            bare = torch.repeat_interleave(absent, batch.lengths)
+            bare = repeated(absent, batch.lengths)
             rewards = _placed(torch.where(bare, 0.0, rewards), absent, batch, params)
     if params.kl_coef:
         rewards = rewards - params.kl_coef * token_kl(batch, params).to(dtype)

@@ -6,13 +6,12 @@ chunk, so that a large common offset costs nothing.
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.layout import CHUNK, Layout, Tile, layout_of, make_layout
-from estimators.masked import all_set, segment_sums
+from estimators.masked import all_set, repeated, segment_sums
 from estimators.moments import by_scope
 from estimators.whitening import Affine
 from estimators.workspace import buffer
@@ -75,7 +74,7 @@ def _repeat_in_tails(blocks: Tensor, layout: Layout, tile: Tile) -> None:
 
 def _by_rollout(chunks: Tensor, layout: Layout) -> RolloutMoments:
     rollouts, device = layout.counts.shape[0], chunks.device
-    owner = torch.repeat_interleave(torch.arange(rollouts, device=device), layout.chunks)
+    owner = repeated(torch.arange(rollouts, device=device), layout.chunks)
     tokens = torch.full((chunks.shape[1],), float(CHUNK), dtype=torch.float64, device=device)
     live = layout.chunks > 0
     tails = torch.cumsum(layout.chunks, 0)[live] - 1
@@ -96,8 +95,8 @@ def _by_rollout(chunks: Tensor, layout: Layout) -> RolloutMoments:
 def map_tokens(
     values: Tensor, affine: Affine | None, batch: Batch, zero_masked: bool
 ) -> tuple[Tensor, Tensor]:
-    """`affine` (`[B]`, or `[1]` where all rollouts share one) of `values` `[N]`, and each rollout's Σ|·| over its
-    finite unmasked tokens, `[B]` float64. Masked tokens become 0 if `zero_masked`, else are mapped too."""
+    """`affine` (`[B]`, or `[1]` where all rollouts share one) of `values` `[N]`, and each rollout's Σ|·| over
+    its finite unmasked tokens, `[B]` float64. Masked tokens become 0 if `zero_masked`, else are mapped."""
     out = torch.empty_like(values)
     totals = torch.zeros(batch.rollouts, dtype=torch.float64, device=values.device)
     for tile in layout_of(batch, every_token=True).tiles:
@@ -124,22 +123,14 @@ def _map_into(out: Tensor, values: Tensor, affine: Affine | None, lengths: Tenso
         torch.sub(values, float(centre[0]), out=out)
         out.mul_(float(factor[0]))
     else:
-        torch.sub(values, _expanded(centre[rollouts], lengths, out), out=out)
-        out.mul_(_expanded(factor[rollouts], lengths, out))
+        torch.sub(values, repeated(centre[rollouts].to(out.dtype), lengths), out=out)
+        out.mul_(repeated(factor[rollouts].to(out.dtype), lengths))
     if bool(back.any()):
-        out.add_(float(back[0]) if back.shape[0] == 1 else _expanded(back[rollouts], lengths, out))
-
-
-def _expanded(per_rollout: Tensor, lengths: Tensor, like: Tensor) -> Tensor:
-    """Each rollout's number on each of its tokens."""
-    cast = per_rollout.to(like.dtype)
-    if like.device.type == "cpu":
-        return torch.from_numpy(np.repeat(cast.numpy(), lengths.numpy()))
-    return torch.repeat_interleave(cast, lengths)
+        out.add_(float(back[0]) if back.shape[0] == 1 else repeated(back[rollouts].to(out.dtype), lengths))
 
 
 def _unmasked(values: Tensor, mask: Tensor, into: Tensor) -> Tensor:
-    """`values` with 0 where `mask` is not set, also where they are not finite there; `values` if all are set."""
+    """`values` with 0 where `mask` is not set, also if they are not finite there; `values` if all are set."""
     if all_set(mask):
         return values
     torch.mul(values, mask, out=into)

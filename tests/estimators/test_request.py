@@ -1,0 +1,82 @@
+"""Requests read JSON, say what is wrong with it, and write themselves so that they read the same again."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from estimators import CONVENTIONS, ESTIMATORS, Request
+from estimators.gae import GaeParams
+from tests.estimators.strategies import law
+
+BODIES = [{"convention": name} for name in CONVENTIONS] + [{"estimator": name} for name in ESTIMATORS]
+
+
+@law
+@given(
+    st.sampled_from(BODIES),
+    st.sampled_from(["none", "group", "batch", "data_source", "rank", "running"]),
+    st.sampled_from(["float64", "float32"]),
+    st.sampled_from(["group_id", "prompt", "stride:8"]),
+)
+def test_a_request_reads_itself(body: dict[str, object], scope: str, precision: str, grouping: str) -> None:
+    request = Request.from_dict(
+        {**body, "whitening": {"scope": scope}, "precision": precision, "grouping": grouping}
+    )
+    written = json.loads(json.dumps(request.to_dict()))
+    assert Request.from_dict(written) == request
+    assert written["whitening"]["scope"] == scope
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ({}, "needs an estimator or a convention"),
+        ({"estimator": "gea"}, "There is no estimator 'gea'; there are gae, grpo"),
+        ({"convention": "grpo"}, "There is no convention 'grpo'"),
+        ({"convention": "grpo/verl", "estimator": "gae"}, "uses the estimator grpo, not 'gae'"),
+        ({"estimator": "gae", "params": {"lamda": 1}}, "params of gae has no 'lamda'; it has kl_coef"),
+        ({"estimator": "gae", "params": {"lam": 1.5}}, "lam of params of gae is 1.5; give at most 1"),
+        ({"estimator": "gae", "params": {"lam": "1"}}, "is '1'; give a number"),
+        ({"estimator": "gae", "params": {"lam": True}}, "is True; give a number"),
+        ({"estimator": "gae", "params": {"lam": float("nan")}}, "give a finite number"),
+        ({"estimator": "gae", "params": [1]}, "params is [1]; give an object"),
+        ({"estimator": "gae", "params": {"reward_clip_range": [1]}}, "give a list of numbers or null"),
+        ({"estimator": "grpo", "params": {"ddof": 0.5}}, "give a whole number"),
+        ({"estimator": "grpo", "params": {"norm_adv_by_std_in_grpo": 1}}, "give true or false"),
+        (
+            {"estimator": "grpo", "params": {"reward_weights": {"a": "b"}}},
+            "or a mapping from names to numbers",
+        ),
+        ({"estimator": "grpo", "whitening": {"scope": "galaxy"}}, "give one of 'none', 'group', 'batch'"),
+        ({"estimator": "grpo", "whitening": {"eps": -1}}, "give at least 0"),
+        ({"estimator": "grpo", "precision": "float16"}, "give float64 or float32"),
+        ({"estimator": "grpo", "grouping": "stride:0"}, "stride:N with N of at least 1"),
+        ({"estimator": "grpo", "scope": "batch"}, "A request has no 'scope'"),
+        (
+            {"convention": "gae/openrlhf", "params": {"no_std_norm": 3}},
+            "no_std_norm is 3; give true or false",
+        ),
+    ],
+)
+def test_a_mistake_is_named(body: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        Request.from_dict(body)
+    assert sentence in str(caught.value)
+
+
+def test_a_framework_configuration_can_be_pasted() -> None:
+    config = {"gamma": 0.99, "lambd": 0.95, "no_std_norm": True, "init_coef": 0.01, "kl_estimator": "k3"}
+    request = Request.from_dict({"convention": "gae/openrlhf", "params": config})
+    assert isinstance(request.params, GaeParams)
+    assert (request.params.lam, request.params.kl_coef, request.params.kl_penalty) == (0.95, 0.01, "k3")
+    assert request.whitening.scale is False and request.whitening.scope == "batch"
+
+
+def test_overrides_keep_the_rest_of_the_convention() -> None:
+    request = Request.from_dict(
+        {"convention": "gae/verl", "whitening": {"scope": "group"}, "params": {"lam": 0}}
+    )
+    assert request.whitening.count_eps == 1e-8 and request.whitening.scope == "group"
+    assert request.params.score_location == "last_response" and request.params.lam == 0.0
