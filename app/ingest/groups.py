@@ -92,8 +92,10 @@ class Groups:
             self._mixed.append(marked)
         return marked
 
-    def _derive(self, rollout: Rollout, batch: BatchKey, rule: str, group_id: str) -> None:
-        rollout.group_id = self._distinct(batch, group_id, rule)
+    def _derive(
+        self, rollout: Rollout, batch: BatchKey, rule: str, group_id: str, kind: str | None = None
+    ) -> None:
+        rollout.group_id = self._distinct(batch, group_id, kind or rule)
         rollout.derived["group_id"] = f"derived:{rule}"
         self._derived.setdefault(rule, _Derived()).sizes[(batch, rollout.group_id)] += 1
 
@@ -122,7 +124,7 @@ class Groups:
         if found is None:
             self._stand_alone(rollout, batch)
         else:
-            self._derive(rollout, batch, f"column:{column}", self._distinct(batch, *found))
+            self._derive(rollout, batch, f"column:{column}", *found)
 
     def _stand_alone(self, rollout: Rollout, batch: BatchKey) -> None:
         place = f"row-{rollout.row}" if rollout.file is None else f"{rollout.file} row-{rollout.row}"
@@ -136,7 +138,10 @@ class Groups:
         """What the rules made of the rows, said once at the end."""
         for rule, derived in self._derived.items():
             yield _sizes(rule, derived, chosen=self._rule is not None)
-        if self._alone_count:
+        if self._no_column():
+            message = f"group_by={self._rule}: no row has the column {self._rule}; every row stands alone"
+            yield Problem(message, "no_group_column", "warning", None, "group_id")
+        elif self._alone_count:
             one = self._alone_count == 1
             message = f"no group id in {listed(self._alone, self._alone_count)}: " + (
                 "it stands alone" if one else "each stands alone, never one group together"
@@ -147,6 +152,11 @@ class Groups:
                 f"group ids of different types with the same text are kept apart: {', '.join(self._mixed)}"
             )
             yield Problem(message, "mixed_group_ids", "warning", None, "group_id")
+
+    def _no_column(self) -> bool:
+        """Whether a column was asked for that no row has."""
+        by_column = self._rule is not None and self._rule != "prompt" and self._stride is None
+        return by_column and self._alone_count > 0 and self._alone_count == sum(self._counts.values())
 
 
 def _short(key: bytes) -> str:

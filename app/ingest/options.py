@@ -39,6 +39,6 @@ def stride(group_by: str | None) -> int | None:
     if group_by is None or not group_by.startswith("stride:"):
         return None
     digits = group_by.removeprefix("stride:")
-    if not digits.isdecimal() or not 0 < int(digits) <= 1_000_000:
+    if not (digits.isascii() and digits.isdecimal()) or not 0 < int(digits) <= 1_000_000:
         raise BadRequest(f"group_by={group_by!r} is not understood: write stride:N with N rows per group.")
     return int(digits)

@@ -110,10 +110,12 @@ class _Pipeline:
                 continue
             if isinstance(item, Rollout):
                 item = self._rollout(item, found, notes)
-                taken += isinstance(item, Rollout)
+            elif item.severity == "error":
+                self._count(item.row is not None)
+            if isinstance(item, Rollout) or item.code == "duplicate_row":
+                taken += 1
             elif item.severity == "error":
                 first = first or item
-                self._count(item.row is not None)
             yield item
         yield from notes.summary()
         if not taken and (first is None or first.row is not None):
@@ -130,6 +132,12 @@ class _Pipeline:
     def _rollout(self, rollout: Rollout, found: Format, notes: Notes) -> Rollout | Problem:
         self._count()
         rollout.file = self._name
+        if (rollout.length or 0) > self._settings.max_tokens_per_rollout:
+            limit = f"{self._settings.max_tokens_per_rollout:,} (VANTAGE_MAX_TOKENS_PER_ROLLOUT)"
+            message = (
+                f"row {rollout.row}: {rollout.length:,} tokens, more than {limit}; the row was not taken"
+            )
+            return Problem(message, "too_many_tokens", "error", rollout.row)
         if (step := self._options.step) is not None:
             if rollout.step not in (None, step):
                 notes.tally(

@@ -10,10 +10,10 @@ import numpy as np
 from app.ingest.json_rows import Overflow, a_kind, kind_of
 from app.ingest.notes import Notes
 
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WORDS = {"true": 1.0, "false": 0.0, "nan": math.nan}
 _INFINITIES = {"inf": math.inf, "infinity": math.inf}
-_INTEGER = re.compile(r"[+-]?\d{1,19}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def plain(value: Any) -> Any:
