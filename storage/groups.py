@@ -1,5 +1,6 @@
 """Prompt groups: the statistics of their rewards, and their list."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from storage.database import AnySession, WriteSession
 from storage.models import EstimateRollout, Prompt, Rollout
 from storage.pages import Page, paginate, sort_from
 
+LARGEST = 2**63  # integers of the database end here
 EXCERPT = 300  # characters of the prompt that a list shows
 
 
@@ -42,13 +44,12 @@ def statistics(rewards: Sequence[float | None]) -> dict[str, int | float | None]
     )
     if scored.size:
         low, high = float(scored.min()), float(scored.max())
-        scale = max(abs(low), abs(high))
-        # Dividing first keeps sums of the largest floats finite; a power of two keeps every digit.
-        unit = 2.0 ** np.floor(np.log2(scale)) if np.isfinite(scale) and scale > 1e150 else 1.0
-        mean = low if low == high else float((scored / unit).mean() * unit)
-        std = 0.0 if low == high else float((scored / unit).std(ddof=1) * unit) if scored.size > 1 else None
-        if scored.size == 1:
-            std = None
+        # Dividing first keeps sums and squares of the largest and smallest floats in range; a power of two
+        # changes no digit.
+        unit = math.ldexp(1.0, math.frexp(max(abs(low), abs(high)))[1] - 1)
+        mean, std = low, 0.0 if scored.size > 1 else None
+        if low != high:
+            mean, std = float((scored / unit).mean() * unit), float((scored / unit).std(ddof=1) * unit)
         found.update(reward_mean=mean, reward_std=std, reward_min=low, reward_max=high)
     return {"size": len(rewards), "scored": int(scored.size), **found}
 
@@ -106,7 +107,7 @@ def page(
 def get(session: AnySession, batch_id: str, key: int | str) -> Prompt | None:
     """A group by its number (int) or its id (str)."""
     if isinstance(key, int):
-        return session.get(Prompt, (batch_id, key))
+        return session.get(Prompt, (batch_id, key)) if 0 <= key < LARGEST else None
     statement = select(Prompt).where(Prompt.batch_id == batch_id, Prompt.group_id == key)
     return session.execute(statement.order_by(Prompt.group_no).limit(1)).scalar_one_or_none()
 

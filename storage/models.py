@@ -16,12 +16,11 @@ from sqlalchemy import (
     Index,
     LargeBinary,
     MetaData,
-    String,
     UniqueConstraint,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from storage.types import Json, Verbatim
+from storage.types import Json, Key, Verbatim
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
@@ -46,15 +45,15 @@ class Base(DeclarativeBase):
 
 def batch_key(primary_key: bool = True) -> Mapped[str]:
     """The column that ties a row to its batch and disappears with it."""
-    return mapped_column(String(32), ForeignKey("batch.id", ondelete="CASCADE"), primary_key=primary_key)
+    return mapped_column(Key(32), ForeignKey("batch.id", ondelete="CASCADE"), primary_key=primary_key)
 
 
 class Run(Base):
     """One training run. `name` is unique: uploads that name the same run meet in it."""
 
     __tablename__ = "run"
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    name: Mapped[str] = mapped_column(String(255), unique=True)
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
+    name: Mapped[str] = mapped_column(Key(255), unique=True)
     created: Mapped[float]
 
 
@@ -65,15 +64,15 @@ class Job:
     `revision` makes a new workflow id when a finished job has to run again.
     """
 
-    state: Mapped[str] = mapped_column(String(16), index=True)
-    stage: Mapped[str] = mapped_column(String(32), default="queued")
+    state: Mapped[str] = mapped_column(Key(16), index=True)
+    stage: Mapped[str] = mapped_column(Key(32), default="queued")
     done: Mapped[int] = mapped_column(default=0)
     total: Mapped[int] = mapped_column(default=0)
     attempts: Mapped[int] = mapped_column(default=0)
     revision: Mapped[int] = mapped_column(default=0)
     cancel_requested: Mapped[bool] = mapped_column(default=False)
     error: Mapped[str | None] = mapped_column(Verbatim)
-    executor: Mapped[str | None] = mapped_column(String(255))
+    executor: Mapped[str | None] = mapped_column(Key(255))
     created: Mapped[float] = mapped_column(index=True)
     started: Mapped[float | None]
     finished: Mapped[float | None]
@@ -83,20 +82,20 @@ class Upload(Job, Base):
     """What was handed over at once: one file, several, or an archive. `request`: the caller's options."""
 
     __tablename__ = "upload"
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
     filename: Mapped[str] = mapped_column(Verbatim)
     bytes: Mapped[int]
-    sha256: Mapped[str] = mapped_column(String(64), index=True)
+    sha256: Mapped[str] = mapped_column(Key(64), index=True)
     files: Mapped[list[Any]]  # [{"filename", "bytes", "sha256", "spool", "encoding"}]
     request: Mapped[dict[str, Any]]
-    format: Mapped[str | None] = mapped_column(String(64))
+    format: Mapped[str | None] = mapped_column(Key(64))
     rows: Mapped[int] = mapped_column(default=0)
     accepted: Mapped[int] = mapped_column(default=0)
     rejected: Mapped[int] = mapped_column(default=0)
     problem_counts: Mapped[dict[str, Any]] = mapped_column(
         default=dict
     )  # code -> how many, also beyond the stored ones
-    duplicate_of: Mapped[str | None] = mapped_column(String(32))
+    duplicate_of: Mapped[str | None] = mapped_column(Key(32))
     batches_made: Mapped[int] = mapped_column(default=0)  # how many became ready, deleted ones included
 
 
@@ -109,8 +108,8 @@ class Problem(Base):
     file: Mapped[str | None] = mapped_column(Verbatim)
     row: Mapped[int | None]
     field: Mapped[str | None] = mapped_column(Verbatim)
-    severity: Mapped[str] = mapped_column(String(8))
-    code: Mapped[str] = mapped_column(String(64))
+    severity: Mapped[str] = mapped_column(Key(8))
+    code: Mapped[str] = mapped_column(Key(64))
     message: Mapped[str] = mapped_column(Verbatim)
 
 
@@ -119,13 +118,13 @@ class Batch(Base):
 
     __tablename__ = "batch"
     __table_args__ = (Index("ix_batch_run_split_step", "run_id", "split", "step"),)
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
     upload_id: Mapped[str] = mapped_column(ForeignKey("upload.id"), index=True)
     step: Mapped[int | None]
-    split: Mapped[str | None] = mapped_column(String(64))
-    state: Mapped[str] = mapped_column(String(16), index=True)  # "ingesting" | "ready"
-    format: Mapped[str] = mapped_column(String(64))
+    split: Mapped[str | None] = mapped_column(Key(64))
+    state: Mapped[str] = mapped_column(Key(16), index=True)  # "ingesting" | "ready"
+    format: Mapped[str] = mapped_column(Key(64))
     rollouts: Mapped[int] = mapped_column(default=0)
     groups: Mapped[int] = mapped_column(default=0)
     tokens: Mapped[int] = mapped_column(default=0)
@@ -169,7 +168,7 @@ class Rollout(Base):
     slot: Mapped[int]
     row: Mapped[int]  # row of the file, from 1
     reward: Mapped[float | None]  # null: not scored; non-finite values are in reward_nonfinite
-    reward_nonfinite: Mapped[str | None] = mapped_column(String(16))  # "NaN" | "Infinity" | "-Infinity"
+    reward_nonfinite: Mapped[str | None] = mapped_column(Key(16))  # "NaN" | "Infinity" | "-Infinity"
     length: Mapped[
         int | None
     ]  # tokens of the response, masked ones included; null when no token field is there
@@ -184,7 +183,7 @@ class Rollout(Base):
     segment: Mapped[int | None]
     rank: Mapped[int | None]
     micro_batch: Mapped[int | None]
-    digest: Mapped[str] = mapped_column(String(32))  # of everything recorded: equal rows have equal digests
+    digest: Mapped[str] = mapped_column(Key(32))  # of everything recorded: equal rows have equal digests
     data_source: Mapped[str | None] = mapped_column(Verbatim)
     finish_reason: Mapped[str | None] = mapped_column(Verbatim)
     file: Mapped[str | None] = mapped_column(Verbatim)  # which file of the upload, when there are several
@@ -208,11 +207,11 @@ class TokenArray(Base):
     __tablename__ = "token_array"
     __table_args__ = (Index("ix_token_array_part", "batch_id", "group_no", "part"),)
     batch_id: Mapped[str] = batch_key()
-    field: Mapped[str] = mapped_column(String(96), primary_key=True)  # also "advantages:<estimate id>"
+    field: Mapped[str] = mapped_column(Key(96), primary_key=True)  # also "advantages:<estimate id>"
     group_no: Mapped[int] = mapped_column(primary_key=True)
     part: Mapped[int] = mapped_column(primary_key=True)
-    codec: Mapped[str] = mapped_column(String(16))
-    dtype: Mapped[str] = mapped_column(String(8))
+    codec: Mapped[str] = mapped_column(Key(16))
+    dtype: Mapped[str] = mapped_column(Key(8))
     lengths: Mapped[bytes] = mapped_column(LargeBinary)
     checksum: Mapped[int]
     data: Mapped[bytes] = mapped_column(LargeBinary)
@@ -223,15 +222,15 @@ class Estimate(Job, Base):
 
     __tablename__ = "estimate"
     __table_args__ = (UniqueConstraint("batch_id", "request_hash"),)
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
     batch_id: Mapped[str] = batch_key(primary_key=False)
-    convention: Mapped[str | None] = mapped_column(String(96))
-    estimator: Mapped[str] = mapped_column(String(96))
+    convention: Mapped[str | None] = mapped_column(Key(96))
+    estimator: Mapped[str] = mapped_column(Key(96))
     request: Mapped[dict[str, Any]]  # normalised: equal requests are equal here
-    request_hash: Mapped[str] = mapped_column(String(64))
+    request_hash: Mapped[str] = mapped_column(Key(64))
     default: Mapped[bool] = mapped_column(default=False)  # requested by Vantage itself after the ingest
     per_token: Mapped[bool | None]  # token arrays "advantages:<id>" exist; else one number per rollout
-    device: Mapped[str | None] = mapped_column(String(64))
+    device: Mapped[str | None] = mapped_column(Key(64))
     timing: Mapped[dict[str, Any] | None]
     summary: Mapped[dict[str, Any] | None]
 
@@ -261,10 +260,10 @@ class RunningMoments(Base):
 
     __tablename__ = "running_moments"
     batch_id: Mapped[str] = batch_key()
-    key: Mapped[str] = mapped_column(String(64), primary_key=True)
-    unit: Mapped[str] = mapped_column(String(16), primary_key=True)
+    key: Mapped[str] = mapped_column(Key(64), primary_key=True)
+    unit: Mapped[str] = mapped_column(Key(16), primary_key=True)
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), index=True)
-    split: Mapped[str | None] = mapped_column(String(64))
+    split: Mapped[str | None] = mapped_column(Key(64))
     step: Mapped[int | None]
     count: Mapped[int]
     mean: Mapped[float]
@@ -273,7 +272,7 @@ class RunningMoments(Base):
 
 class Dashboard(Base):
     __tablename__ = "dashboard"
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
     title: Mapped[str] = mapped_column(Verbatim)
     note: Mapped[str] = mapped_column(Verbatim, default="")
     created: Mapped[float]
@@ -284,13 +283,13 @@ class Panel(Base):
     """One pinned thing. `kind`: figure | rollout | group | text; `options` freezes its parameters."""
 
     __tablename__ = "panel"
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
     dashboard_id: Mapped[str] = mapped_column(ForeignKey("dashboard.id", ondelete="CASCADE"), index=True)
     position: Mapped[int]
-    kind: Mapped[str] = mapped_column(String(16))
-    figure: Mapped[str | None] = mapped_column(String(64))
-    batch_id: Mapped[str | None] = mapped_column(String(32))
-    estimate_id: Mapped[str | None] = mapped_column(String(32))
+    kind: Mapped[str] = mapped_column(Key(16))
+    figure: Mapped[str | None] = mapped_column(Key(64))
+    batch_id: Mapped[str | None] = mapped_column(Key(32))
+    estimate_id: Mapped[str | None] = mapped_column(Key(32))
     options: Mapped[dict[str, Any]] = mapped_column(default=dict)
     caption: Mapped[str] = mapped_column(Verbatim, default="")
 
@@ -299,9 +298,9 @@ class Share(Base):
     """A link to one dashboard. Only the hash of its token is stored."""
 
     __tablename__ = "share"
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
     dashboard_id: Mapped[str] = mapped_column(ForeignKey("dashboard.id", ondelete="CASCADE"), index=True)
-    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    token_hash: Mapped[str] = mapped_column(Key(64), unique=True)
     created: Mapped[float]
     expires: Mapped[float]
     withdrawn: Mapped[float | None]
@@ -315,10 +314,10 @@ class Worker(Base):
     """A worker process: heartbeat and what it runs on. `reaped`: when its jobs went back to the queue."""
 
     __tablename__ = "worker"
-    executor_id: Mapped[str] = mapped_column(String(255), primary_key=True)
-    host: Mapped[str] = mapped_column(String(255))
+    executor_id: Mapped[str] = mapped_column(Key(255), primary_key=True)
+    host: Mapped[str] = mapped_column(Key(255))
     pid: Mapped[int]
-    device: Mapped[str] = mapped_column(String(64))
+    device: Mapped[str] = mapped_column(Key(64))
     queues: Mapped[list[Any]]
     started: Mapped[float]
     seen: Mapped[float] = mapped_column(index=True)
@@ -330,9 +329,9 @@ class IdempotencyKey(Base):
     """The answer that a POST with this key gave, so that a retry gets the same one."""
 
     __tablename__ = "idempotency_key"
-    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    key: Mapped[str] = mapped_column(Key(255), primary_key=True)
     path: Mapped[str] = mapped_column(Verbatim)
-    digest: Mapped[str] = mapped_column(String(64))  # of the request body
+    digest: Mapped[str] = mapped_column(Key(64))  # of the request body
     status: Mapped[int]
     headers: Mapped[dict[str, Any]]
     body: Mapped[bytes] = mapped_column(LargeBinary)

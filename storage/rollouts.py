@@ -32,6 +32,7 @@ DECODED = {
     "reward_components": json_value,
 }
 LONGEST_SEARCH = 1000  # characters
+LARGEST = 2**63  # integers of the database end here
 READ = (*INTEGERS, *OPTIONAL, *NUMBERS, *OBJECTS, "reward_components")
 
 
@@ -106,7 +107,8 @@ class RolloutRow:
 
 
 def get(session: AnySession, batch_id: str, index: int) -> Rollout | None:
-    return session.get(Rollout, (batch_id, index))
+    """The rollout of that index; any number may be asked for."""
+    return session.get(Rollout, (batch_id, index)) if 0 <= index < LARGEST else None
 
 
 def of_group(session: AnySession, batch_id: str, group_no: int) -> list[Rollout]:

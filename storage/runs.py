@@ -58,8 +58,6 @@ def get_or_create(session: WriteSession, name: str) -> Run:
 
 def find(session: AnySession, id_or_name: str) -> Run | None:
     """The run with that id, else the one with that name."""
-    if not id_or_name.isprintable():
-        return None
     found = session.get(Run, id_or_name)
     return found or session.execute(select(Run).where(Run.name == id_or_name)).scalar_one_or_none()
 

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from sqlalchemy import Dialect, Text
+from sqlalchemy import Dialect, String, Text
 from sqlalchemy.types import TypeDecorator
 
 ESCAPE = "\x10"  # "data link escape": rare in text, and escaped itself
@@ -13,15 +13,12 @@ _ESCAPED = re.compile("\x10([0-9a-f]{4})")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Verbatim(TypeDecorator[str]):
-    """Text of any kind, also with the characters that PostgreSQL (NUL) or UTF-8 (lone surrogates) refuse.
+class Exact(TypeDecorator[str]):
+    """Any text, also with the characters that PostgreSQL (NUL) or UTF-8 (lone surrogates) refuse.
 
     Those characters are stored as DLE and four hex digits; every other text is stored as it is, so that
-    searching and comparing work. Text from a model or a file is of this type.
+    searching and comparing work.
     """
-
-    impl = Text
-    cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         if value is None or not _TO_ESCAPE.search(value):
@@ -30,6 +27,20 @@ class Verbatim(TypeDecorator[str]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         return verbatim(value)
+
+
+class Verbatim(Exact):
+    """Text of any length: what a model or a file says."""
+
+    impl = Text
+    cache_ok = True
+
+
+class Key(Exact):
+    """Short text: ids, names, states. Whatever stands in a URL may be looked up by it."""
+
+    impl = String
+    cache_ok = True
 
 
 class Json(TypeDecorator[Any]):

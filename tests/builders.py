@@ -32,7 +32,7 @@ def make_upload(
     engine: Engine, filename: str = "rollouts.jsonl", *, state: str = "succeeded", **columns: Any
 ) -> Upload:
     """An upload of a few bytes, succeeded unless said otherwise."""
-    content = columns.pop("content", filename.encode() + new_id().encode())
+    content = columns.pop("content", repr((filename, new_id())).encode())
     sha256 = columns.pop("sha256", hashlib.sha256(content).hexdigest())
     with write(engine) as session:
         return uploads.create(

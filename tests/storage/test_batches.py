@@ -89,7 +89,7 @@ def test_group_statistics_of_any_rewards(rewards: list[float | None]) -> None:
     if not scored:
         assert {found[name] for name in found if name.startswith("reward")} == {None}
         return
-    slack = 1e-9 * max(abs(reward) for reward in scored)
+    slack = 1e-9 * max(abs(reward) for reward in scored) + 1e-320
     assert (found["reward_min"], found["reward_max"]) == (min(scored), max(scored))
     assert found["reward_mean"] == pytest.approx(statistics.mean(scored), rel=1e-9, abs=slack)
     if len(scored) == 1:
@@ -174,6 +174,8 @@ def test_a_group_is_found_by_number_or_id(engine: Engine) -> None:
         by = [batches.group(session, batch.id, key) for key in (0, "1", 1, "\x00weird \ud800")]
         assert [group.prompt for group in by if group] == ["one", "one", "two", "two"]
         assert batches.group(session, batch.id, 2) is None
+        assert batches.group(session, batch.id, 2**63) is None
+        assert batches.get(session, "\x00") is None
         assert batches.group(session, batch.id, "g0") is None
 
 

@@ -33,8 +33,9 @@ def test_every_sort_with_nulls_last_and_ties_by_index(engine: Engine, limit: int
     batch = make_batch(engine, REWARDS, lengths=[3, 1, 2, 1, 0], columns={"advantage": [0, 1, None, 1, -1]})
     expected = {
         "index": [0, 1, 2, 3, 4], "-index": [4, 3, 2, 1, 0], "reward": [4, 1, 3, 0, 2],
-        "-reward": [0, 1, 3, 4, 2], "length": [4, 1, 3, 2, 0], "-length": [0, 2, 1, 3, 4], "advantage": [4, 0, 1, 3, 2],
-        "-advantage": [1, 3, 0, 4, 2], "group": [0, 1, 2, 3, 4], "-group": [2, 3, 4, 0, 1],
+        "-reward": [0, 1, 3, 4, 2], "length": [4, 1, 3, 2, 0], "-length": [0, 2, 1, 3, 4],
+        "advantage": [4, 0, 1, 3, 2], "-advantage": [1, 3, 0, 4, 2], "group": [0, 1, 2, 3, 4],
+        "-group": [2, 3, 4, 0, 1],
     }  # fmt: skip
     with read(engine) as session:
         for sort, order in expected.items():
@@ -160,4 +161,11 @@ def test_one_rollout(engine: Engine) -> None:
         found = rollouts.get(session, batch.id, 0)
         assert found is not None and found.messages == [{"role": "user", "content": "hi"}]
         assert rollouts.get(session, batch.id, 5) is None
-        assert rollouts.get(session, "nothing", 0) is None
+        for id, index in (
+            ("nothing", 0),
+            ("\x00\ud800", 0),
+            ("x" * 1000, 0),
+            (batch.id, 2**63),
+            (batch.id, -1),
+        ):
+            assert rollouts.get(session, id, index) is None
