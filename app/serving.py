@@ -14,7 +14,7 @@ import typer
 import uvicorn
 
 from app import example
-from app.errors import AppError, Conflict
+from app.errors import AppError, Busy, Conflict
 from app.jobs import connect, prepare
 from app.logs import get_logger
 from app.main import create_app
@@ -107,14 +107,18 @@ def run_server(settings: Settings) -> None:
     config = uvicorn.Config(
         create_app(settings),
         log_config=None,
+        lifespan="on",  # a failed start is an error, not a server without a database
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     typer.echo(f"Vantage is at http://{shown}:{port}")
     sys.stdout.flush()
+    server = uvicorn.Server(config)
     with listener:
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
+    if not server.started:
+        raise Busy("The server could not start; its log, on standard error, says why.")
 
 
 def bind(settings: Settings) -> socket.socket:

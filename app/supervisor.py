@@ -20,7 +20,7 @@ from app.worker import DRAIN_SECONDS, executor_name
 
 log = get_logger("vantage.supervisor")
 
-FIRST_DELAY, LAST_DELAY = 0.5, 30.0
+FIRST_DELAY, LAST_DELAY = 0.25, 30.0
 #: A child that lived so long did not die of its own start.
 STEADY_SECONDS = 30.0
 PR_SET_PDEATHSIG = 1
