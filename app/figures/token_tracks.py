@@ -29,6 +29,8 @@ ROW, GAP = 76, 0.18  # pixels of a track, and the share of it that stays empty
 
 def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     rollout = rollouts.get(session, batch.id, options["rollout"])
+    if rollout is None and not batch.rollouts:
+        return empty(TITLE, "no values recorded: the batch has no rollout.", x=X, y=Y)
     if rollout is None:
         raise NotFound(
             f"The batch has no rollout {options['rollout']}; it has {batch.rollouts}, counted from 0."

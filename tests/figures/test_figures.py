@@ -1,0 +1,162 @@
+"""What every figure keeps to, on a full batch, a batch of one rollout, and one with nothing in it."""
+
+import importlib
+import json
+import pkgutil
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from app import figures
+from app.errors import BadRequest, NotFound
+from app.figures import FIGURES
+from app.figures.figure import Figure, Option
+from app.figures.palette import LIGHT
+from storage import batches
+from storage.database import read
+from storage.models import Batch, Run
+from tests.builders import make_batch
+from tests.figures.batches import five, stepped, two_tasks, with_tokens
+
+Plot = dict[str, Any]
+BATCH_FIGURES = sorted(name for name, figure in FIGURES.items() if figure.scope == "batch")
+RUN_FIGURES = sorted(name for name, figure in FIGURES.items() if figure.scope == "run")
+
+
+def build(engine: Engine, batch: Batch, name: str, **options: Any) -> Plot:
+    """The figure, after checking what holds for all."""
+    with read(engine) as session:
+        figure = FIGURES[name]
+        subject = (
+            session.get_one(Run, batch.run_id)
+            if figure.scope == "run"
+            else batches.get_any(session, batch.id)
+        )
+        plot = figure.build(session, subject, options)
+    keeps_the_rules(plot)
+    return plot
+
+
+def keeps_the_rules(plot: Plot) -> None:
+    json.dumps(plot, allow_nan=False)
+    assert set(plot) == {"data", "layout"}
+    layout = plot["layout"]
+    assert layout["template"] == "none" and layout["meta"]["sentence"].endswith(".")
+    assert "  " not in layout["meta"]["sentence"] and "nan" not in layout["meta"]["sentence"].lower()
+    assert bool(plot["data"]) != bool(layout["meta"]["empty"])
+    axes = [part for name, part in layout.items() if re.fullmatch(r"[xy]axis\d*", name)]
+    assert len(axes) >= 2 and all(axis["title"]["text"] for axis in axes)
+    for trace in plot["data"]:
+        assert trace["type"] in ("scatter", "bar", "heatmap", "box") and trace["name"]
+        for name in ("x", "y", "z"):
+            values = trace.get(name)
+            assert not isinstance(values, list) or len(values) <= 100 or isinstance(values[0], str), name
+            if isinstance(values, dict):
+                assert values["dtype"] in ("f4", "f8", "i1", "i2", "i4", "u1", "u2")
+    assert set(colours(plot)) <= set(LIGHT.values())
+
+
+def colours(part: Any, named: bool = False) -> Iterator[str]:
+    if isinstance(part, str) and named:
+        yield part
+    elif isinstance(part, list | tuple):
+        for each in part:
+            yield from colours(each, named)
+    elif isinstance(part, dict):
+        for name, each in part.items():
+            yield from colours(each, bool(re.search(r"colors?(scale)?$", name)))
+
+
+def test_every_figure_of_the_folder_is_registered() -> None:
+    modules = [
+        importlib.import_module(f"app.figures.{m.name}") for m in pkgutil.iter_modules(figures.__path__)
+    ]
+    found = {module.FIGURE.name for module in modules if isinstance(getattr(module, "FIGURE", None), Figure)}
+    assert found == set(FIGURES) and all(name == figure.name for name, figure in FIGURES.items())
+    for figure in FIGURES.values():
+        said = figure.describe()
+        assert said["shows"].endswith(".") and said["needs"] and said["scope"] in ("batch", "run")
+        json.dumps(said)
+
+
+@pytest.mark.parametrize("name", BATCH_FIGURES)
+def test_on_a_full_batch(sqlite_engine: Engine, name: str) -> None:
+    plot = build(sqlite_engine, with_tokens(sqlite_engine), name)
+    assert plot["data"] and plot["layout"]["meta"]["empty"] is None
+
+
+@pytest.mark.parametrize("name", BATCH_FIGURES)
+def test_on_the_examples(sqlite_engine: Engine, name: str) -> None:
+    for batch in (five(sqlite_engine), two_tasks(sqlite_engine)):
+        build(sqlite_engine, batch, name)
+
+
+@pytest.mark.parametrize("name", BATCH_FIGURES)
+def test_on_one_rollout_of_one_token(sqlite_engine: Engine, name: str) -> None:
+    single = {field: [[0.5]] for field in ("token_level_rewards", "values", "advantages")}
+    fields = {name: "recorded" for name in (*single, "reward", "group_id", "response_mask")}
+    batch = make_batch(sqlite_engine, [[1.0]], arrays=single | {"response_mask": [[1]]}, fields=fields)
+    plot = build(sqlite_engine, batch, name)
+    assert plot["data"] or name == "sign_flips"
+
+
+@pytest.mark.parametrize("name", BATCH_FIGURES)
+def test_with_nothing_recorded_says_so(sqlite_engine: Engine, name: str) -> None:
+    bare = {"reward": "absent", "group_id": "absent", "advantages": "absent"}
+    nothing: list[list[list[float | None]]] = [[], [[None, None]]]
+    for rewards in nothing:
+        batch = make_batch(sqlite_engine, rewards, fields=bare, run=f"r{len(rewards)}")
+        plot = build(sqlite_engine, batch, name)
+        assert plot["data"] == [] and plot["layout"]["meta"]["empty"].startswith("no ")
+
+
+@pytest.mark.parametrize("name", RUN_FIGURES)
+def test_run_figures_on_steps_one_step_and_none(sqlite_engine: Engine, name: str) -> None:
+    full = stepped(
+        sqlite_engine, [[[1.0, 0.0], [1.0, 1.0]], [[1.0, 0.5], [0.0, 0.0]], [[0.2, 0.1], [1.0, 0.0]]]
+    )
+    assert build(sqlite_engine, full[0], name)["layout"]["meta"]["steps"] == 3
+    assert (
+        build(sqlite_engine, stepped(sqlite_engine, [[[1.0, 0.0]]], "one")[0], name)["layout"]["meta"][
+            "steps"
+        ]
+        == 1
+    )
+    bare = make_batch(sqlite_engine, [[None]], step=None, run="none")
+    assert build(sqlite_engine, bare, name)["layout"]["meta"]["empty"] == "no steps recorded for this run."
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_unknown_options_are_refused(sqlite_engine: Engine, name: str) -> None:
+    with pytest.raises(BadRequest, match=r"has no option 'colour'; its options: "):
+        build(sqlite_engine, five(sqlite_engine), name, colour="red")
+
+
+def test_options_are_typed_and_bounded(sqlite_engine: Engine) -> None:
+    batch = with_tokens(sqlite_engine)
+    for options, said in (
+        ({"rows": "many"}, "must be a whole number"),
+        ({"rows": "0"}, "must be from 1 to 1000"),
+    ):
+        with pytest.raises(BadRequest, match=said):
+            build(sqlite_engine, batch, "token_heatmap", **options)
+    with pytest.raises(BadRequest, match="must be one of: none, group, batch, data_source, running"):
+        build(sqlite_engine, batch, "sign_flips", to="galaxy")
+    with pytest.raises(NotFound, match="no group 'g99'"):
+        build(sqlite_engine, batch, "group_rewards", group="g99")
+    with pytest.raises(NotFound, match="no estimate 'nope'"):
+        build(sqlite_engine, batch, "token_heatmap", estimate="nope")
+    flag = Option("flag", "", False)
+    assert flag.value("on", "TRUE") is True and flag.value("on", 0) is False
+
+
+def test_hostile_names_stay_text(sqlite_engine: Engine) -> None:
+    name = '<a href="//evil">x</a>\n<b>'
+    batch = make_batch(
+        sqlite_engine, [[1.0, 0.0]], group_ids=[name], data_sources=[name], fields={"group_id": "recorded"}
+    )
+    for figure in ("group_rewards", "reward_histogram", "whitening_scopes"):
+        assert "<a" not in json.dumps(build(sqlite_engine, batch, figure))
