@@ -7,45 +7,20 @@ Words (glossary: docs/glossary.md): a *run* has *batches*, one per step and spli
 Wide columns stand last in their table: SQLite reads a row from its start and need not touch them for a list.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Float,
-    ForeignKey,
-    Index,
-    LargeBinary,
-    MetaData,
-    UniqueConstraint,
-)
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import ForeignKey, Index, LargeBinary, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
 
-from storage.types import Json, Key, Verbatim
+from storage.base import Base, batch_key
+from storage.service_models import Dashboard, IdempotencyKey, Panel, Share, Worker
+from storage.types import Key, Verbatim
 
+__all__ = [
+    "Base", "Batch", "Dashboard", "Estimate", "EstimateRollout", "IdempotencyKey", "Job", "Panel", "Problem",
+    "Prompt", "Rollout", "Run", "RunningMoments", "STATES", "Share", "TokenArray", "Upload", "Worker",
+]  # fmt: skip
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
-
-
-class Base(DeclarativeBase):
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(column_0_label)s",
-            "uq": "uq_%(table_name)s_%(column_0_name)s",
-            "ck": "ck_%(table_name)s_%(constraint_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-    type_annotation_map: ClassVar[dict[Any, Any]] = {
-        dict[str, Any]: Json,
-        list[Any]: Json,
-        int: BigInteger,
-        float: Float(53),
-    }
-
-
-def batch_key(primary_key: bool = True) -> Mapped[str]:
-    """The column that ties a row to its batch and disappears with it."""
-    return mapped_column(Key(32), ForeignKey("batch.id", ondelete="CASCADE"), primary_key=primary_key)
 
 
 class Run(Base):
@@ -268,71 +243,3 @@ class RunningMoments(Base):
     count: Mapped[int]
     mean: Mapped[float]
     m2: Mapped[float]
-
-
-class Dashboard(Base):
-    __tablename__ = "dashboard"
-    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
-    title: Mapped[str] = mapped_column(Verbatim)
-    note: Mapped[str] = mapped_column(Verbatim, default="")
-    created: Mapped[float]
-    updated: Mapped[float]
-
-
-class Panel(Base):
-    """One pinned thing. `kind`: figure | rollout | group | text; `options` freezes its parameters."""
-
-    __tablename__ = "panel"
-    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
-    dashboard_id: Mapped[str] = mapped_column(ForeignKey("dashboard.id", ondelete="CASCADE"), index=True)
-    position: Mapped[int]
-    kind: Mapped[str] = mapped_column(Key(16))
-    figure: Mapped[str | None] = mapped_column(Key(64))
-    batch_id: Mapped[str | None] = mapped_column(Key(32))
-    estimate_id: Mapped[str | None] = mapped_column(Key(32))
-    options: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    caption: Mapped[str] = mapped_column(Verbatim, default="")
-
-
-class Share(Base):
-    """A link to one dashboard. Only the hash of its token is stored."""
-
-    __tablename__ = "share"
-    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
-    dashboard_id: Mapped[str] = mapped_column(ForeignKey("dashboard.id", ondelete="CASCADE"), index=True)
-    token_hash: Mapped[str] = mapped_column(Key(64), unique=True)
-    created: Mapped[float]
-    expires: Mapped[float]
-    withdrawn: Mapped[float | None]
-    last_used: Mapped[float | None]
-    uses: Mapped[int] = mapped_column(default=0)
-    hide_text: Mapped[bool] = mapped_column(default=False)
-    snapshot: Mapped[bytes | None] = mapped_column(LargeBinary)  # zstd JSON of the panels as they were
-
-
-class Worker(Base):
-    """A worker process: heartbeat and what it runs on. `reaped`: when its jobs went back to the queue."""
-
-    __tablename__ = "worker"
-    executor_id: Mapped[str] = mapped_column(Key(255), primary_key=True)
-    host: Mapped[str] = mapped_column(Key(255))
-    pid: Mapped[int]
-    device: Mapped[str] = mapped_column(Key(64))
-    queues: Mapped[list[Any]]
-    started: Mapped[float]
-    seen: Mapped[float] = mapped_column(index=True)
-    stopped: Mapped[float | None]
-    reaped: Mapped[float | None]
-
-
-class IdempotencyKey(Base):
-    """The answer that a POST with this key gave, so that a retry gets the same one."""
-
-    __tablename__ = "idempotency_key"
-    key: Mapped[str] = mapped_column(Key(255), primary_key=True)
-    path: Mapped[str] = mapped_column(Verbatim)
-    digest: Mapped[str] = mapped_column(Key(64))  # of the request body
-    status: Mapped[int]
-    headers: Mapped[dict[str, Any]]
-    body: Mapped[bytes] = mapped_column(LargeBinary)
-    created: Mapped[float] = mapped_column(index=True)

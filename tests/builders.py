@@ -54,7 +54,7 @@ def make_batch(
     step: int | None = 1,
     split: str | None = None,
     upload: Upload | None = None,
-    arrays: Mapping[str, Sequence[Any]] | None = None,
+    arrays: Mapping[str, Any] | None = None,
     lengths: Sequence[int] | None = None,
     group_ids: Sequence[str] | None = None,
     data_sources: Sequence[str | None] | None = None,

@@ -1,0 +1,77 @@
+"""The tables beside the data: dashboards and their links, workers, answers already given."""
+
+from typing import Any
+
+from sqlalchemy import ForeignKey, LargeBinary
+from sqlalchemy.orm import Mapped, mapped_column
+
+from storage.base import Base
+from storage.types import Key, Verbatim
+
+
+class Dashboard(Base):
+    __tablename__ = "dashboard"
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
+    title: Mapped[str] = mapped_column(Verbatim)
+    note: Mapped[str] = mapped_column(Verbatim, default="")
+    created: Mapped[float]
+    updated: Mapped[float]
+
+
+class Panel(Base):
+    """One pinned thing. `kind`: figure | rollout | group | text; `options` freezes its parameters."""
+
+    __tablename__ = "panel"
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
+    dashboard_id: Mapped[str] = mapped_column(ForeignKey("dashboard.id", ondelete="CASCADE"), index=True)
+    position: Mapped[int]
+    kind: Mapped[str] = mapped_column(Key(16))
+    figure: Mapped[str | None] = mapped_column(Key(64))
+    batch_id: Mapped[str | None] = mapped_column(Key(32))
+    estimate_id: Mapped[str | None] = mapped_column(Key(32))
+    options: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    caption: Mapped[str] = mapped_column(Verbatim, default="")
+
+
+class Share(Base):
+    """A link to one dashboard. Only the hash of its token is stored."""
+
+    __tablename__ = "share"
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
+    dashboard_id: Mapped[str] = mapped_column(ForeignKey("dashboard.id", ondelete="CASCADE"), index=True)
+    token_hash: Mapped[str] = mapped_column(Key(64), unique=True)
+    created: Mapped[float]
+    expires: Mapped[float]
+    withdrawn: Mapped[float | None]
+    last_used: Mapped[float | None]
+    uses: Mapped[int] = mapped_column(default=0)
+    hide_text: Mapped[bool] = mapped_column(default=False)
+    snapshot: Mapped[bytes | None] = mapped_column(LargeBinary)  # zstd JSON of the panels as they were
+
+
+class Worker(Base):
+    """A worker process: heartbeat and what it runs on. `reaped`: when its jobs went back to the queue."""
+
+    __tablename__ = "worker"
+    executor_id: Mapped[str] = mapped_column(Key(255), primary_key=True)
+    host: Mapped[str] = mapped_column(Key(255))
+    pid: Mapped[int]
+    device: Mapped[str] = mapped_column(Key(64))
+    queues: Mapped[list[Any]]
+    started: Mapped[float]
+    seen: Mapped[float] = mapped_column(index=True)
+    stopped: Mapped[float | None]
+    reaped: Mapped[float | None]
+
+
+class IdempotencyKey(Base):
+    """The answer that a POST with this key gave, so that a retry gets the same one."""
+
+    __tablename__ = "idempotency_key"
+    key: Mapped[str] = mapped_column(Key(255), primary_key=True)
+    path: Mapped[str] = mapped_column(Verbatim)
+    digest: Mapped[str] = mapped_column(Key(64))  # of the request body
+    status: Mapped[int]
+    headers: Mapped[dict[str, Any]]
+    body: Mapped[bytes] = mapped_column(LargeBinary)
+    created: Mapped[float] = mapped_column(index=True)
