@@ -50,7 +50,7 @@ class Here:
         return self.path.partition("?")[0] + self.query(**changes)
 
     def query(self, **changes: Any) -> str:
-        """The query of this page's address alone, likewise: for a neighbour that is to be seen the same way."""
+        """The query of this page's address alone, likewise: for a neighbour to be seen the same way."""
         return with_query(self.path.partition("?")[2], **changes)
 
 
@@ -110,7 +110,7 @@ def island(value: Any) -> Markup:
 
 def panel_json(panel: Mapping[str, Any]) -> str:
     """What is pinned, as JSON for an attribute; names without a value are left out."""
-    return orjson.dumps({name: value for name, value in panel.items() if value is not None}).decode()
+    return json.dumps({name: value for name, value in panel.items() if value is not None})
 
 
 def pretty(value: Any) -> str:

@@ -1,11 +1,11 @@
-"""What forms of the pages do where no script runs: each is one call of what the API calls, and leads back to a page."""
+"""What the forms of the pages do. Each is one call of what the API calls, and leads back to a page."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app import estimation, jobs, uploads
+from app import estimation, lifecycle, uploads
 from app.deps import EngineDep, JobsDep, SettingsDep
 from app.example import load
 from app.pages.request_form import body_of
@@ -36,12 +36,12 @@ def request_estimate(
 
 @router.post("/estimates/{estimate_id}/cancel")
 def cancel_estimate(engine: EngineDep, queue: JobsDep, estimate_id: str) -> Response:
-    jobs_row = estimation_batch(engine, estimate_id)
-    jobs.request_cancel(engine, queue, "estimate", estimate_id)
-    return RedirectResponse(f"/batches/{jobs_row}?estimate={estimate_id}", SEE_OTHER)
+    batch_id = batch_of(engine, estimate_id)
+    lifecycle.request_cancel(engine, queue, "estimate", estimate_id)
+    return RedirectResponse(f"/batches/{batch_id}?estimate={estimate_id}", SEE_OTHER)
 
 
-def estimation_batch(engine: EngineDep, estimate_id: str) -> str:
+def batch_of(engine: EngineDep, estimate_id: str) -> str:
     """The batch of an estimate. Raises NotFound."""
     with read(engine) as session:
         return str(estimation.describe(session, estimate_id)["batch"])

@@ -14,7 +14,7 @@ from app.figures import chosen as choosing
 from app.figures.chosen import RECORDED, Chosen
 from app.figures.token_heatmap import clip_of
 from app.formatting import number
-from storage import estimates
+from storage import estimates, rollouts
 from storage.database import ReadSession
 from storage.models import Batch, Estimate, EstimateRollout, Rollout
 
@@ -112,7 +112,7 @@ def in_use(batch: Batch, chosen: Chosen) -> InUse:
 
 
 def describe(request: Mapping[str, Any]) -> str:
-    """What a request does beside its name: `γ 1, λ 0.95 · whitened over batch, per token (ddof 1, ε 1e−8)`."""
+    """What a request does: `γ 1, λ 0.95 · whitened over batch, per token (ddof 1, ε 1e−8 added)`."""
     params, whitening = request.get("params", {}), request.get("whitening", {})
     told = {"gamma": "γ", "lam": "λ", "epsilon": "ε", "kl_coef": "KL coefficient"}
     parts = [f"{sign} {number(params[name])}" for name, sign in told.items() if params.get(name)]
@@ -141,18 +141,11 @@ def per_rollout(session: ReadSession, batch: Batch, chosen: Chosen) -> dict[int,
                 EstimateRollout.estimate_id == chosen.estimate.id, EstimateRollout.advantage.is_not(None)
             )
         )
-        return {index: float(value) for index, value in rows.tuples() if value is not None}
-    statement = select(Rollout.index, Rollout.advantage).where(Rollout.batch_id == batch.id)
-    order = statement.order_by(Rollout.group_no, Rollout.part, Rollout.slot)
-    found = list(session.execute(order).tuples())
-    values = [value for _, value in found]
-    if chosen.field is not None:
-        values = choosing.token_means(session, batch, chosen.field).tolist()
-    return {
-        index: float(value)
-        for (index, _), value in zip(found, values, strict=True)
-        if value is not None and np.isfinite(value)
-    }
+        return {index: float(value) for index, value in rows if value is not None}
+    columns = rollouts.columns(session, batch.id)
+    means = choosing.per_rollout(session, batch, chosen, columns)
+    known = np.isfinite(means)
+    return dict(zip(columns.index[known].tolist(), means[known].tolist(), strict=True))
 
 
 def step_clip(session: ReadSession, batch: Batch, chosen: Chosen) -> float:
@@ -174,7 +167,7 @@ def _clip(session: ReadSession, batch: Batch, chosen: Chosen) -> float:
         return 1.0 if read is None else clip_of(read[0], read[2])
     tokens = func.coalesce(Rollout.valid, Rollout.length, 1)
     rows = session.execute(select(Rollout.index, tokens).where(Rollout.batch_id == batch.id))
-    weights = dict(rows.tuples().all())
+    weights = {index: int(count) for index, count in rows}
     means = per_rollout(session, batch, chosen)
     values = np.array(list(means.values()), dtype=np.float64)
     counts = np.array([weights.get(index, 1) for index in means], dtype=np.int64)

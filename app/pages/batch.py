@@ -174,7 +174,7 @@ def tasks_of(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Task, 
     advantages = per_rollout(session, batch, chosen)
     by_source: dict[str, list[float]] = {}
     statement = select(Rollout.index, Rollout.data_source).where(Rollout.batch_id == batch.id)
-    for index, source in session.execute(statement).tuples():
+    for index, source in session.execute(statement):
         if source is not None and index in advantages:
             by_source.setdefault(source, []).append(advantages[index])
     return tuple(task_of(source, by_source.get(source["data_source"], [])) for source in sources)

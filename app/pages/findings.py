@@ -21,7 +21,7 @@ class GroupLink:
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """`evidence`: label -> number as text. `groups` and `rollouts` are the first ones; totals say how many."""
+    """`evidence`: label and number as text. `groups`, `rollouts`: the first ones; totals say how many."""
 
     code: str
     severity: str
@@ -40,7 +40,7 @@ def findings_of(session: ReadSession, batch: Batch) -> tuple[FindingView, ...]:
     named = {id for finding in batch.findings for id in finding.get("groups", [])[:MOST_LINKS]}
     statement = select(Prompt.group_id, Prompt.group_no)
     statement = statement.where(Prompt.batch_id == batch.id, Prompt.group_id.in_(named))
-    numbers = dict(session.execute(statement).tuples().all()) if named else {}
+    numbers = {id: number for id, number in session.execute(statement)} if named else {}
     return tuple(view_of(finding, numbers) for finding in batch.findings)
 
 

@@ -65,7 +65,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class GroupPage:
-    """`group` is the cell of the wall; `before`, `after` its neighbours there. `current` is the response shown."""
+    """`group` is the cell of the wall; `before`, `after` those beside it; `current` the response shown."""
 
     title: str
     crumbs: tuple[Crumb, ...]
@@ -80,7 +80,6 @@ class GroupPage:
     members: tuple[Member, ...]
     components: tuple[str, ...]
     lanes: tuple[LaneLine, ...]
-    clip: float
     current: int
     previous: int | None
     next: int | None
@@ -138,7 +137,6 @@ def build(
         members=members_of(prompt, members, means),
         components=components_of(members),
         lanes=lanes(session, members, chosen, means, clip, current.index),
-        clip=clip,
         current=current.index,
         previous=previous,
         next=following,
@@ -187,7 +185,7 @@ def members_of(prompt: Prompt, members: Sequence[Rollout], means: dict[int, floa
 
 
 def components_of(members: Sequence[Rollout]) -> tuple[str, ...]:
-    """Names of the reward's parts, in order of appearance; the first eight, as a table has no room for more."""
+    """Names of the reward's parts, in order of appearance; the first eight: a table has no room for more."""
     return tuple(dict.fromkeys(name for member in members for name in member.reward_components or {}))[:8]
 
 

@@ -99,9 +99,7 @@ def _card(session: ReadSession, row: runs.RunRow) -> RunCard:
     )  # fmt: skip
 
 
-def reward_means(
-    session: ReadSession, run_id: str, steps: int = SPARK_STEPS
-) -> tuple[float | None, ...]:
+def reward_means(session: ReadSession, run_id: str, steps: int = SPARK_STEPS) -> tuple[float | None, ...]:
     """Mean rewards of the last batches of a run, in step order."""
     statement = (
         select(Batch.statistics)

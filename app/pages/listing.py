@@ -10,7 +10,7 @@ from storage.models import Batch
 from storage.pages import BadCursor
 from storage.rollouts import Filter, RolloutRow
 
-LIMIT = 25
+LIMIT = 20
 #: URL name -> words. A minus in front: the larger first.
 ORDERS = {
     "index": "order of the file",

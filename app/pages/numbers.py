@@ -1,7 +1,8 @@
-"""`/batches/{id}/rollouts/{index}/numbers`: every track of a stretch of tokens, for the card that follows the mouse.
+"""`/batches/{id}/rollouts/{index}/numbers`: every track of a stretch of tokens, for the card at the mouse.
 
-The body is little-endian: a uint32 with the size of the header, the header (JSON: `start`, `end`, `tracks`), zero
-bytes up to a multiple of four, then the float32 values of each track, one after the other; NaN where there is none.
+The body is little-endian: a uint32 with the size of the header, the header (JSON: `start`, `end`, `tracks`),
+zero bytes up to a multiple of four, then the float32 values of each track, one after the other; NaN where
+there is none.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A page: a dataclass that a function builds from the address, a template that shows it, and its JSON beside it."""
+"""A page: a dataclass built from the address, a template that shows it, and its JSON beside it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -32,16 +32,16 @@ SHOWN = {
 _CANONICAL = "add {field} to the rows that you write"
 #: Format -> what a person would have to set or write to get a field recorded.
 _REMEDIES = {
-    "verl-jsonl": "trainer.rollout_data_dir writes text and score only; write canonical rows with {field} after "
-    "compute_advantage",
-    "trl-parquet": "log_completions=True writes text, rewards and one advantage; write canonical rows with {field} "
-    "from the trainer's generation step",
+    "verl-jsonl": "trainer.rollout_data_dir writes text and score only; write canonical rows with {field} "
+    "after compute_advantage",
+    "trl-parquet": "log_completions=True writes text, rewards and one advantage; write canonical rows with "
+    "{field} from the trainer's generation step",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class FieldLine:
-    """`kind`: "recorded", "derived" or "absent"; `rule`: how it was derived; `remedy`: what would record it."""
+    """`kind`: "recorded", "derived" (by `rule`) or "absent"; `remedy`: what would record it."""
 
     name: str
     gives: str

@@ -11,8 +11,8 @@ from sqlalchemy import select
 from app import drawing, tokens
 from app.drawing import Lane, Line
 from app.figures.chosen import Chosen
-from app.figures.tracks import SOURCES, Track, read_tracks
 from app.figures.token_heatmap import clip_of
+from app.figures.tracks import SOURCES, Track, read_tracks
 from app.pages.provenance import remedy_of
 from app.tokens import TokenText
 from storage import arrays
@@ -70,7 +70,7 @@ class Missing:
 class Shown:
     """The text of a response in colour.
 
-    colour    which track the colour is; `colours`: the ones that there are (URL key, name, key on the keyboard)
+    colour    which track the colour is; `colours`: those that there are (URL key, name, keyboard key)
     clip      where the colours end, and in words which quantile of what that is
     text      None where neither tokens nor text are recorded
     whole     the text beside the ids, where tokens have ids only
@@ -122,7 +122,7 @@ def shown(reading: Reading, batch: Batch, chosen: Chosen, mean: float | None, cl
     """The text in the colour of a track; `mean` is the rollout's advantage, `clip` the step's."""
     there = {track.name for track in reading.tracks}
     colours = tuple((key, name, press) for key, (name, press) in COLOURS.items() if name in there)
-    key = colour if any(colour == known for known, _, _ in colours) else "advantage"
+    key = next((known for known, _, _ in colours if known == colour), "advantage")
     values = reading.track(COLOURS[key][0])
     says = "p98 of |A| over this step"
     if key != "advantage" and values is not None:
@@ -154,8 +154,8 @@ def text_of(
             ids, first(values, reading.ids.size, most), first(reading.mask, reading.ids.size, most), clip
         )
         why = (
-            "Only token ids are recorded, so each token is its id. Record response_tokens beside response_ids "
-            "to see their text."
+            "Only token ids are recorded, so each token is its id. Record response_tokens beside "
+            "response_ids to see their text."
         )
         return laid, response, why
     if response is None:
@@ -163,8 +163,8 @@ def text_of(
     why = "No tokens are recorded: the whole response stands in the colour of its one advantage."
     if values is not None:
         why = (
-            "Numbers per token are recorded, but no tokens: the text stands whole, in the colour of its mean. "
-            "The tracks below are per token."
+            "Numbers per token are recorded, but no tokens: the text stands whole, in the colour of its "
+            "mean. The tracks are per token."
         )
     return tokens.lay_out_whole(response, mean, clip), None, why
 
@@ -241,13 +241,13 @@ def group_means(session: ReadSession, members: Sequence[Rollout], chosen: Chosen
         statement = select(EstimateRollout.index, EstimateRollout.advantage).where(
             EstimateRollout.estimate_id == chosen.estimate.id, EstimateRollout.index.in_(wanted)
         )
-        return {index: value for index, value in session.execute(statement).tuples() if value is not None}
+        return {index: value for index, value in session.execute(statement) if value is not None}
     if chosen.field is None:
         return {member.index: member.advantage for member in members if member.advantage is not None}
     batch_id, group_no = members[0].batch_id, members[0].group_no
     values = by_place(session, batch_id, chosen.field, group_no)
     masks = by_place(session, batch_id, "response_mask", group_no)
-    means = {}
+    means: dict[int, float] = {}
     for member in members:
         own, mask = values.get((member.part, member.slot)), masks.get((member.part, member.slot))
         if own is not None:

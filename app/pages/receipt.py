@@ -107,7 +107,9 @@ def _rows(receipt: Mapping[str, Any]) -> Check:
     if receipt["state"] == "failed":
         return Check("fail", "Nothing was taken", receipt["error"] or "No row could be read.")
     if rejected:
-        said = f"{integer(accepted)} of {plural(rows, 'row')} stand; the rest is listed below with its reasons."
+        said = (
+            f"{integer(accepted)} of {plural(rows, 'row')} stand; the rest is listed below with its reasons."
+        )
         return Check("fail", f"{plural(rejected, 'row')} rejected", said)
     return Check("pass", "Every row was read", f"{plural(rows, 'row')}, none rejected.")
 
@@ -141,25 +143,38 @@ def _groups(batches: Sequence[Batch]) -> Check:
     told = {str(batch.fields.get("group_id", "absent")) for batch in batches}
     groups = sum(batch.groups for batch in batches)
     if told == {"recorded"}:
-        return Check("pass", "Prompt groups are recorded", f"{plural(groups, 'group')}, by the file's own ids.")
+        return Check(
+            "pass", "Prompt groups are recorded", f"{plural(groups, 'group')}, by the file's own ids."
+        )
     rules = sorted(rule.removeprefix("derived:") for rule in told if rule.startswith("derived:"))
     if rules:
         return Check(
             "warn",
             "Prompt groups are derived, not recorded",
-            f"{plural(groups, 'group')} by the rule {', '.join(rules)}. If that is not how the trainer grouped "
-            "them, upload again and say how (Group rows by).",
+            f"{plural(groups, 'group')} by the rule {', '.join(rules)}. If that is not how the trainer "
+            "grouped them, upload again and say how (Group rows by).",
         )
-    return Check("warn", "There are no prompt groups", "Estimators that compare siblings have nothing to compare.")
+    return Check(
+        "warn", "There are no prompt groups", "Estimators that compare siblings have nothing to compare."
+    )
 
 
 def _fields(batches: Sequence[Batch]) -> Check:
     """Which per-token fields came along; without any, only per-response numbers can be shown."""
-    tokens = ("response_mask", "response_ids", "response_tokens", "token_level_rewards", "values", "advantages")
+    tokens = (
+        "response_mask",
+        "response_ids",
+        "response_tokens",
+        "token_level_rewards",
+        "values",
+        "advantages",
+    )
     there = [name for name in tokens if all(has(batch, name) for batch in batches)]
     if there:
         return Check("pass", "Tokens are there", ", ".join(there))
-    return Check("info", "No per-token field", "Text and reward per row: advantages are one number per response.")
+    return Check(
+        "info", "No per-token field", "Text and reward per row: advantages are one number per response."
+    )
 
 
 def has(batch: Batch, field: str) -> bool:

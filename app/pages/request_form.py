@@ -17,7 +17,7 @@ CHOICES_OF_FLAG = ("true", "false")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One input. `choices`: the values it takes (a list to choose from), else text. `default` as it is typed."""
+    """One input: a list to choose from where there are `choices`, else text. `default` as it is typed."""
 
     name: str
     says: str
@@ -103,8 +103,8 @@ def typed(value: Any) -> str:
 def body_of(form: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The API's request body of a sent form. Empty inputs keep what the convention says.
 
-    Names: `convention`, `precision`, `grouping`, `params.<estimator>.<name>`, `whitening.<name>`. Settings of other
-    estimators than the convention's are left aside. Raises Unprocessable where no convention is named.
+    Names: `convention`, `precision`, `grouping`, `params.<estimator>.<name>`, `whitening.<name>`. Settings of
+    other estimators than the convention's are left aside. Raises Unprocessable where no convention is named.
     """
     values = {name: value.strip() for name, value in form if value.strip()}
     convention = CONVENTIONS.get(values.get("convention", ""))

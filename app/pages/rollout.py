@@ -37,7 +37,7 @@ FACTS = {
 
 @dataclass(frozen=True, slots=True)
 class RolloutPage:
-    """`position` of `siblings`: which response of its group it is. `mean`: its advantage over unmasked tokens."""
+    """`position` of `siblings`: which response of its group it is. `mean`: of its unmasked advantages."""
 
     title: str
     crumbs: tuple[Crumb, ...]
@@ -64,7 +64,6 @@ class RolloutPage:
     turns: list[Any] | None
     extra: dict[str, Any]
     picker: Picker
-    clip: float
     lanes: tuple[LaneLine, ...]
     shown: Shown
     missing: tuple[Missing, ...]
@@ -123,7 +122,6 @@ def build(
         turns=rollout.messages,
         extra=dict(rollout.extra or {}),
         picker=picker,
-        clip=clip,
         lanes=lanes(session, members, chosen, means, clip, index),
         shown=shown(reading, batch, chosen, mean, clip, color),
         missing=missing_of(reading, batch),

@@ -52,7 +52,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """`replaced`: a newer batch of the same step and split is there. `quantiles`: 5 25 50 75 95 of the rewards."""
+    """`replaced`: a newer batch of this step and split is there. `quantiles` of rewards: 5 25 50 75 95."""
 
     batch_id: str
     step: int | None
@@ -74,7 +74,6 @@ class StepLine:
 class RunPage:
     title: str
     crumbs: tuple[Crumb, ...]
-    id: str
     charts: tuple[ChartOf, ...]
     splits: tuple[str, ...]
     split: str | None
@@ -91,9 +90,12 @@ class RunPage:
 
 
 def build(
-    session: Reader, run: str, split: str | None = None, page: Annotated[int, Query(ge=1, le=1_000_000)] = 1
+    session: Reader,
+    run_id: str,
+    split: str | None = None,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
 ) -> RunPage:
-    found = runs.find(session, run)
+    found = runs.find(session, run_id)
     if found is None:
         raise NotFound("There is no such run; the first page lists those that there are.")
     rows = runs.steps(session, found.id)
@@ -106,7 +108,6 @@ def build(
     return RunPage(
         title=found.name,
         crumbs=(Crumb("Runs", "/"), Crumb(found.name)),
-        id=found.id,
         charts=charts_of(found.id, split),
         splits=tuple(sorted({row.split for row in rows if row.split is not None})),
         split=split,
@@ -170,4 +171,4 @@ def budget_of(statistics: Mapping[str, Any]) -> tuple[Slice, ...]:
     return tuple(slices)
 
 
-PAGE = Page("/runs/{run}", "pages/run.html", RunPage, build, "runs")
+PAGE = Page("/runs/{run_id}", "pages/run.html", RunPage, build, "runs")

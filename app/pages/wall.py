@@ -1,4 +1,4 @@
-"""The group wall: every prompt group of a batch as a strip of its rewards, told apart by what it can teach."""
+"""The group wall: every prompt group as a strip of its rewards, told apart by what it can teach."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """`low`, `high`: the range of the batch's rewards, one axis for all strips. `estimated`: weights are known."""
+    """`low`, `high`: the range of all rewards, the axis of all strips. `estimated`: weights are known."""
 
     cells: tuple[Cell, ...]
     total: int
@@ -131,7 +131,7 @@ def total_abs(session: ReadSession, chosen: Chosen, rows: Rows) -> NDArray[np.fl
     if chosen.estimate is None:
         return None
     statement = select(EstimateRollout.index, EstimateRollout.total_abs)
-    found = session.execute(statement.where(EstimateRollout.estimate_id == chosen.estimate.id)).tuples()
+    found = session.execute(statement.where(EstimateRollout.estimate_id == chosen.estimate.id))
     known = {index: value for index, value in found if value is not None}
     return np.array([known.get(index, np.nan) for index in rows.index.tolist()], np.float64)
 
@@ -146,7 +146,7 @@ def cells_of(
     statement = select(Prompt.group_no, Prompt.group_id, Prompt.data_source).where(
         Prompt.batch_id == batch.id
     )
-    named = {number: (group_id, source) for number, group_id, source in session.execute(statement).tuples()}
+    named = {number: (group_id, source) for number, group_id, source in session.execute(statement)}
     kinds, statistics, threshold = signals(rows, numbers, [named[n][1] for n in numbers.tolist()])
     sums = None if weights is None else np.add.reduceat(np.nan_to_num(weights), starts)
     whole = 0.0 if sums is None else float(sums.sum())
@@ -191,9 +191,9 @@ def signals(
     blank, none = np.zeros(count, bool), np.full(count, None, object)
     view = View(
         index=rows.index, group=dense, group_ids=[""] * numbers.size, reward=reward, nonfinite=none,
-        length=rows.length, valid=rows.length, source=code[dense], sources=names, advantage=reward, digest=none,
-        blank=blank, texts=blank, characters=rows.length, truncated=rows.length, grouped=True, fields={}, header={},
-        tokens=TokenFacts(),
+        length=rows.length, valid=rows.length, source=code[dense], sources=names, advantage=reward,
+        digest=none, blank=blank, texts=blank, characters=rows.length, truncated=rows.length, grouped=True,
+        fields={}, header={}, tokens=TokenFacts(),
     )  # fmt: skip
     statistics = group_statistics(reward, dense, int(numbers.size))
     threshold = pass_above(reward)

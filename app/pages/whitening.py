@@ -37,7 +37,7 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True)
 class ScopeLine:
-    """One scope under one way of counting: mean and std (ddof 1) of what it makes of the rollouts, and signs."""
+    """One scope under one way of counting: mean and std (ddof 1) of what it makes of the rollouts, signs."""
 
     scope: str
     label: str
@@ -51,18 +51,19 @@ class ScopeLine:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One way of counting, with every scope there is under it."""
+    """One way of counting, with every scope there is under it; `absent`: the others, and why they are not."""
 
     key: str
     words: str
     scopes: tuple[ScopeLine, ...]
+    absent: tuple[tuple[str, str], ...]
     flips: int | None
     n: int
 
 
 @dataclass(frozen=True, slots=True)
 class WhiteningPage:
-    """`matrix`: rows by the sign before, columns by the sign after; empty where `why` says why. `listed` are the
+    """`matrix`: rows by the sign before, columns by the sign after; empty where `why` says why. `listed`: the
     rollouts of the cell in the URL."""
 
     title: str
@@ -173,7 +174,8 @@ def unit_of(session: ReadSession, batch: Batch, options: dict[str, str], key: st
         )
         for summary in meta.get("scopes", [])
     )
-    return Unit(key, words, lines, meta.get("flipped"), int(meta.get("n", 0)))
+    absent = tuple((LABELS[scope], why) for scope, why in meta.get("absent", {}).items())
+    return Unit(key, words, lines, absent, meta.get("flipped"), int(meta.get("n", 0)))
 
 
 PAGE = Page("/batches/{batch_id}/whitening", "pages/whitening.html", WhiteningPage, build, "runs")

@@ -62,6 +62,7 @@ function themed(figure) {
   const { data, layout } = recolour({ data: figure.data, layout: figure.layout ?? {} }, name);
   const own = { ...layout, template: template(colours), autosize: true };
   if (own.title?.text) own.margin = { ...own.margin, t: own.showlegend ? 34 : 12 };
+  own.font = { ...own.font, family: getComputedStyle(document.body).fontFamily };
   delete own.width;
   delete own.height;
   delete own.title; // the page has it as a heading
