@@ -17,8 +17,8 @@ from storage.service_models import Dashboard, IdempotencyKey, Panel, Share, Work
 from storage.types import Key, Verbatim
 
 __all__ = [
-    "Base", "Batch", "Dashboard", "Estimate", "EstimateRollout", "IdempotencyKey", "Job", "Panel", "Problem",
-    "Prompt", "Rollout", "Run", "RunningMoments", "STATES", "Share", "TokenArray", "Upload", "Worker",
+    "STATES", "Base", "Batch", "Dashboard", "Estimate", "EstimateRollout", "IdempotencyKey", "Job", "Panel",
+    "Problem", "Prompt", "Rollout", "Run", "RunningMoments", "Share", "TokenArray", "Upload", "Worker",
 ]  # fmt: skip
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
