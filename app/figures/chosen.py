@@ -85,7 +85,7 @@ def per_rollout(session: ReadSession, batch: Batch, chosen: Chosen, columns: Col
         return column(session, chosen.estimate, columns, "advantage")
     if chosen.field is None:
         return columns.advantage
-    return token_means(session, batch, chosen.field)
+    return token_means(session, batch, chosen.field, columns)
 
 
 def column(session: ReadSession, estimate: Estimate, columns: Columns, name: str) -> Floats:
@@ -100,18 +100,29 @@ def column(session: ReadSession, estimate: Estimate, columns: Columns, name: str
     return found
 
 
-def token_means(session: ReadSession, batch: Batch, field: str) -> Floats:
-    """Mean of a per-token field over the finite unmasked tokens of each rollout, `[B]` in storage order."""
-    read = tokens(session, batch, field)
-    if read is None:
-        return np.full(batch.rollouts, np.nan)
-    values, lengths, mask = read
-    owner = np.repeat(np.arange(lengths.size), lengths)
-    taken = mask & np.isfinite(values)
-    count = np.bincount(owner[taken], minlength=lengths.size)
-    total = np.bincount(owner[taken], values[taken].astype(np.float64), minlength=lengths.size)
-    mean: Floats = np.divide(total, count, out=np.full(lengths.size, np.nan), where=count > 0)
+def token_means(session: ReadSession, batch: Batch, field: str, columns: Columns) -> Floats:
+    """Mean of a per-token field over the finite unmasked tokens of each rollout, `[B]` in storage order.
+
+    Read part by part, so that a large batch is never in memory as a whole.
+    """
+    mean = np.full(columns.rollouts, np.nan)
+    masks = {(g, part): slots for g, part, slots in arrays.iterate(session, batch.id, "response_mask")}
+    starts = first_places(columns)
+    for group_no, part, slots in arrays.iterate(session, batch.id, field):
+        own = masks.get((group_no, part), [None] * len(slots))
+        for place, (values, mask) in enumerate(zip(slots, own, strict=True), start=starts[group_no, part]):
+            if values is None:
+                continue
+            kept = values if mask is None else values[mask > 0]
+            kept = kept[np.isfinite(kept)]
+            mean[place] = kept.mean(dtype=np.float64) if kept.size else np.nan
     return mean
+
+
+def first_places(columns: Columns) -> dict[tuple[int, int], int]:
+    """(group_no, part) -> position of its first rollout in storage order."""
+    keys = zip(columns.group_no.tolist(), columns.part.tolist(), strict=True)
+    return {key: i for i, key in reversed(list(enumerate(keys)))}
 
 
 def tokens(

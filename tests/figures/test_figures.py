@@ -5,6 +5,8 @@ import json
 import pkgutil
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +18,9 @@ from app.figures import FIGURES
 from app.figures.figure import Figure, Option
 from app.figures.palette import LIGHT
 from storage import batches
-from storage.database import read
+from storage.database import make_engine, read
 from storage.models import Batch, Run
+from tests import databases
 from tests.builders import make_batch
 from tests.figures.batches import five, stepped, two_tasks, with_tokens
 
@@ -82,35 +85,64 @@ def test_every_figure_of_the_folder_is_registered() -> None:
         json.dumps(said)
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """Batches that are made once for all tests that only draw them."""
+
+    engine: Engine
+    full: Batch
+    examples: tuple[Batch, ...]
+    single: Batch
+    bare: tuple[Batch, ...]
+
+
+@pytest.fixture(scope="module")
+def drawn(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drawn]:
+    engine = make_engine(databases.copy_sqlite(sqlite_template, tmp_path_factory.mktemp("figures")))
+    one = {field: [[0.5]] for field in ("token_level_rewards", "values", "advantages")}
+    recorded = {name: "recorded" for name in (*one, "reward", "group_id", "response_mask")}
+    absent = {"reward": "absent", "group_id": "absent", "advantages": "absent"}
+    yield Drawn(
+        engine,
+        with_tokens(engine),
+        (five(engine), two_tasks(engine)),
+        make_batch(engine, [[1.0]], arrays=one | {"response_mask": [[1]]}, fields=recorded, run="single"),
+        (
+            make_batch(engine, [], fields=absent, run="empty"),
+            make_batch(engine, [[None, None]], fields=absent, run="bare"),
+        ),
+    )
+    engine.dispose()
+
+
 @pytest.mark.parametrize("name", BATCH_FIGURES)
-def test_on_a_full_batch(sqlite_engine: Engine, name: str) -> None:
-    plot = build(sqlite_engine, with_tokens(sqlite_engine), name)
+def test_on_a_full_batch(drawn: Drawn, name: str) -> None:
+    plot = build(drawn.engine, drawn.full, name)
     assert plot["data"] and plot["layout"]["meta"]["empty"] is None
 
 
 @pytest.mark.parametrize("name", BATCH_FIGURES)
-def test_on_the_examples(sqlite_engine: Engine, name: str) -> None:
-    for batch in (five(sqlite_engine), two_tasks(sqlite_engine)):
-        build(sqlite_engine, batch, name)
+def test_on_the_examples(drawn: Drawn, name: str) -> None:
+    for batch in drawn.examples:
+        build(drawn.engine, batch, name)
 
 
 @pytest.mark.parametrize("name", BATCH_FIGURES)
-def test_on_one_rollout_of_one_token(sqlite_engine: Engine, name: str) -> None:
-    single = {field: [[0.5]] for field in ("token_level_rewards", "values", "advantages")}
-    fields = {name: "recorded" for name in (*single, "reward", "group_id", "response_mask")}
-    batch = make_batch(sqlite_engine, [[1.0]], arrays=single | {"response_mask": [[1]]}, fields=fields)
-    plot = build(sqlite_engine, batch, name)
-    assert plot["data"] or name == "sign_flips"
+def test_on_one_rollout_of_one_token(drawn: Drawn, name: str) -> None:
+    assert build(drawn.engine, drawn.single, name)["data"] or name == "sign_flips"
 
 
 @pytest.mark.parametrize("name", BATCH_FIGURES)
-def test_with_nothing_recorded_says_so(sqlite_engine: Engine, name: str) -> None:
-    bare = {"reward": "absent", "group_id": "absent", "advantages": "absent"}
-    nothing: list[list[list[float | None]]] = [[], [[None, None]]]
-    for rewards in nothing:
-        batch = make_batch(sqlite_engine, rewards, fields=bare, run=f"r{len(rewards)}")
-        plot = build(sqlite_engine, batch, name)
+def test_with_nothing_recorded_says_so(drawn: Drawn, name: str) -> None:
+    for batch in drawn.bare:
+        plot = build(drawn.engine, batch, name)
         assert plot["data"] == [] and plot["layout"]["meta"]["empty"].startswith("no ")
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_unknown_options_are_refused(drawn: Drawn, name: str) -> None:
+    with pytest.raises(BadRequest, match=r"has no option 'colour'; its options: "):
+        build(drawn.engine, drawn.examples[0], name, colour="red")
 
 
 @pytest.mark.parametrize("name", RUN_FIGURES)
@@ -129,14 +161,8 @@ def test_run_figures_on_steps_one_step_and_none(sqlite_engine: Engine, name: str
     assert build(sqlite_engine, bare, name)["layout"]["meta"]["empty"] == "no steps recorded for this run."
 
 
-@pytest.mark.parametrize("name", sorted(FIGURES))
-def test_unknown_options_are_refused(sqlite_engine: Engine, name: str) -> None:
-    with pytest.raises(BadRequest, match=r"has no option 'colour'; its options: "):
-        build(sqlite_engine, five(sqlite_engine), name, colour="red")
-
-
-def test_options_are_typed_and_bounded(sqlite_engine: Engine) -> None:
-    batch = with_tokens(sqlite_engine)
+def test_options_are_typed_and_bounded(drawn: Drawn) -> None:
+    sqlite_engine, batch = drawn.engine, drawn.full
     for options, said in (
         ({"rows": "many"}, "must be a whole number"),
         ({"rows": "0"}, "must be from 1 to 1000"),
