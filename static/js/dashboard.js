@@ -101,7 +101,7 @@ function addLink(box, share) {
   const kinds = [share.hide_text && "text hidden", share.snapshot && "snapshot"].filter(Boolean);
   row.append(
     cell("just now"),
-    cell(share.expires_at),
+    cell(`${share.expires_at.slice(0, 16).replace("T", " ")} UTC`),
     cell("never"),
     cell("0", "r"),
     cell(kinds.join(", ") || "live"),

@@ -41,24 +41,26 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
+const field = (text, control) => element("label", { className: "field" }, element("span", { className: "label", textContent: text }), control);
+
 function build() {
-  const choice = element("select", { name: "dashboard" });
-  const title = element("input", { name: "title", type: "text", maxLength: 200, placeholder: "Title" });
-  const titleRow = element("label", {}, "New dashboard ", title);
-  const caption = element("input", { name: "caption", type: "text", maxLength: 2000 });
-  const status = element("p", { className: "pin-status" });
+  const choice = element("select", { name: "dashboard", className: "select" });
+  const title = element("input", { name: "title", className: "input", type: "text", maxLength: 200, placeholder: "Title" });
+  const titleRow = field("New dashboard", title);
+  const caption = element("input", { name: "caption", className: "input", type: "text", maxLength: 2000 });
+  const status = element("p", { className: "small" });
   status.setAttribute("role", "status");
-  const save = element("button", { type: "submit", textContent: "Pin" });
-  const close = element("button", { type: "button", textContent: "Close" });
+  const save = element("button", { type: "submit", className: "button primary", textContent: "Pin" });
+  const close = element("button", { type: "button", className: "button", textContent: "Close" });
   const form = element(
     "form",
-    { method: "dialog" },
+    { method: "dialog", className: "dialog pin-form" },
     element("h2", { textContent: "Pin to a dashboard" }),
-    element("label", {}, "Dashboard ", choice),
+    field("Dashboard", choice),
     titleRow,
-    element("label", {}, "Caption ", caption),
+    field("Caption", caption),
     status,
-    element("div", { className: "actions" }, save, close),
+    element("div", { className: "bar" }, save, close),
   );
   const dialog = element("dialog", { className: "pin-dialog" }, form);
   close.addEventListener("click", () => dialog.close());
