@@ -12,7 +12,6 @@ from app.errors import AppError
 from app.jobs import KINDS, Kind, prepare
 from app.logs import configure
 from app.settings import Settings
-from app.supervisor import die_with_parent
 from app.uploads import Options
 from app.worker import run
 from storage.check import verify
@@ -83,17 +82,13 @@ def worker(
     database_url: DatabaseUrl = None,
     device: Device = None,
     queues: Annotated[str, typer.Option(help="Queues to take jobs from, comma separated.")] = ",".join(KINDS),
-    executor: Annotated[str | None, typer.Option(hidden=True)] = None,
-    parent: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run ingests and estimates. Start as many as there are devices; each takes jobs on its own."""
     configure("worker")
     settings = settings_from(data_dir=data_dir, database_url=database_url, device=device)
-    if parent is not None:
-        die_with_parent(parent)
-    else:
-        prepare(settings)
-    run(settings, queue_names(queues), executor, parent)
+    chosen = queue_names(queues)
+    prepare(settings)
+    run(settings, chosen)
 
 
 def queue_names(text: str) -> Sequence[Kind]:

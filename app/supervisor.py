@@ -76,7 +76,7 @@ class Supervisor:
 
 
 def worker_command(executor: str) -> Sequence[str]:
-    return (sys.executable, "-m", "app.cli", "worker", "--executor", executor, "--parent", str(os.getpid()))
+    return (sys.executable, "-m", "app.child", executor, str(os.getpid()))
 
 
 def environment(settings: Settings) -> dict[str, str]:

@@ -160,7 +160,9 @@ def clean_up(engine: Engine, jobs: Jobs, settings: Settings) -> None:
     log.info("cleaned up", files=files, records=records)
 
 
-def run(settings: Settings, queues: Sequence[Kind], executor: str | None, parent: int | None) -> None:
+def run(
+    settings: Settings, queues: Sequence[Kind], executor: str | None = None, parent: int | None = None
+) -> None:
     """The life of `vantage worker`. Leaves through os._exit: a job's thread cannot be interrupted."""
     code = 0
     try:
