@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import delete as delete_from
@@ -13,6 +14,19 @@ from storage.models import Dashboard, Panel, Share
 from storage.pages import Page, Sort, paginate
 
 KINDS = ("figure", "rollout", "group", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A live link in a list. Times are Unix seconds; `snapshot`: it shows the panels as they were."""
+
+    id: str
+    created: float
+    expires: float
+    last_used: float | None
+    uses: int
+    hide_text: bool
+    snapshot: bool
 
 
 def create(session: WriteSession, title: str, note: str = "") -> Dashboard:
@@ -106,6 +120,24 @@ def shares(session: AnySession, dashboard_id: str, now: float | None = None) -> 
     """The live links of a dashboard, newest first."""
     statement = select(Share).where(Share.dashboard_id == dashboard_id, *_live(now))
     return list(session.execute(statement.order_by(Share.created.desc(), Share.id)).scalars())
+
+
+def links(session: AnySession, dashboard_id: str, now: float | None = None) -> list[Link]:
+    """The live links of a dashboard as `shares`, without reading their snapshots."""
+    statement = select(
+        Share.id, Share.created, Share.expires, Share.last_used, Share.uses, Share.hide_text,
+        Share.snapshot.is_not(None),
+    ).where(Share.dashboard_id == dashboard_id, *_live(now))  # fmt: skip
+    return [Link(*row) for row in session.execute(statement.order_by(Share.created.desc(), Share.id))]
+
+
+def counts(session: AnySession, ids: Sequence[str], now: float | None = None) -> dict[str, tuple[int, int]]:
+    """How many panels and live links each of the dashboards has."""
+    of_panels = select(Panel.dashboard_id, func.count()).where(Panel.dashboard_id.in_(ids))
+    of_links = select(Share.dashboard_id, func.count()).where(Share.dashboard_id.in_(ids), *_live(now))
+    panels_of = {row[0]: row[1] for row in session.execute(of_panels.group_by(Panel.dashboard_id))}
+    links_of = {row[0]: row[1] for row in session.execute(of_links.group_by(Share.dashboard_id))}
+    return {id: (panels_of.get(id, 0), links_of.get(id, 0)) for id in ids}
 
 
 def share_by_token_hash(session: AnySession, token_hash: str, now: float | None = None) -> Share | None:

@@ -15,6 +15,7 @@ from app.deps import EngineDep, Reader, SettingsDep, Writer
 from app.errors import NotFound
 from app.responses import respond
 from storage import dashboards
+from storage.dashboards import Link
 from storage.database import read, write
 from storage.models import Share
 
@@ -33,7 +34,7 @@ class ShareBody(BaseModel):
     hide_text: bool = Field(default=False, description="Leave out prompts, responses and token texts.")
 
 
-def describe(share: Share) -> dict[str, Any]:
+def describe(share: Share | Link) -> dict[str, Any]:
     return {
         "id": share.id,
         "created_at": moment(share.created),
@@ -41,7 +42,7 @@ def describe(share: Share) -> dict[str, Any]:
         "last_used_at": moment(share.last_used),
         "uses": share.uses,
         "hide_text": share.hide_text,
-        "snapshot": share.snapshot is not None,
+        "snapshot": share.snapshot not in (None, False),
     }
 
 
@@ -75,7 +76,7 @@ def create_share(
 @router.get("/dashboards/{dashboard_id}/shares")
 def list_shares(request: Request, session: Reader, dashboard_id: Id) -> Response:
     """The live links of a dashboard, newest first. Their tokens are not known to the server."""
-    live = dashboards.shares(session, find(session, dashboard_id).id)
+    live = dashboards.links(session, find(session, dashboard_id).id)
     return respond(request, whole([describe(share) for share in live]))
 
 

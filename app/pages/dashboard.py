@@ -10,19 +10,7 @@ from app.panel_views import PanelView, view
 from app.panels import describe
 from app.templating import Crumb
 from storage import dashboards
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A live link. Its token is not known."""
-
-    id: str
-    created: float
-    expires: float
-    last_used: float | None
-    uses: int
-    hide_text: bool
-    snapshot: bool
+from storage.dashboards import Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +41,7 @@ def build(session: Reader, settings: SettingsDep, dashboard_id: str) -> Dashboar
         updated=dashboard.updated,
         panels=tuple(view(session, panel, sealed=False) for panel in panels),
         bodies=[describe(panel) for panel in panels],
-        links=tuple(
-            Link(
-                share.id,
-                share.created,
-                share.expires,
-                share.last_used,
-                share.uses,
-                share.hide_text,
-                share.snapshot is not None,
-            )
-            for share in dashboards.shares(session, dashboard_id)
-        ),
+        links=tuple(dashboards.links(session, dashboard_id)),
         share_hours=settings.share_hours,
     )
 

@@ -40,17 +40,8 @@ def build(
         page = dashboards.page(session, limit, cursor)
     except BadCursor as error:
         raise BadRequest(str(error)) from error
-    rows = tuple(
-        Row(
-            item.id,
-            item.title,
-            item.note,
-            len(dashboards.panels(session, item.id)),
-            len(dashboards.shares(session, item.id)),
-            item.updated,
-        )
-        for item in page.items
-    )
+    counts = dashboards.counts(session, [item.id for item in page.items])
+    rows = tuple(Row(item.id, item.title, item.note, *counts[item.id], item.updated) for item in page.items)
     return DashboardsPage("Dashboards", (Crumb("Dashboards"),), rows, page.total, page.next)
 
 
