@@ -9,7 +9,7 @@ from sqlalchemy import select
 from app.figures import chosen as choosing
 from app.figures.figure import ESTIMATE, GROUP, Figure, Plot
 from app.figures.palette import LIGHT
-from app.figures.plotly import array, axis, empty, figure, rule, symmetric
+from app.figures.plotly import array, axis, empty, figure, outside, rule, symmetric
 from app.figures.strips import FROM, GROUPS, ROW, Strip, dot_size, group_label, strip
 from app.figures.subject import group_members
 from app.figures.wording import stated
@@ -120,8 +120,8 @@ def _sentence(laid: Strip, chosen: choosing.Chosen) -> str:
         where = f"groups {laid.first + 1} to {laid.first + shown} of {integer(laid.total)}"
     reach = number(float(np.abs(laid.x).max()))
     return (
-        f"{stated(chosen)}, {where}, n = {plural(int(laid.place.size), 'rollout')}, max |A| {reach}; "
-        "the per cent are a group's share of the batch's total |A| per rollout."
+        f"{stated(chosen)}, {where}, n = {plural(int(laid.place.size), 'rollout')}, max |A| "
+        f"{reach}{outside(laid.x)}; the per cent are a group's share of the batch's total |A| per rollout."
     )
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from app.figures import chosen as choosing
 from app.figures.figure import ESTIMATE, GROUP, Figure, Option, Plot
 from app.figures.palette import LIGHT
-from app.figures.plotly import array, axis, empty, figure, rule
+from app.figures.plotly import array, axis, empty, figure, outside, proportionate, rule, symmetric
 from app.figures.subject import group_members
 from app.figures.wording import stated
 from app.findings.statistics import pass_above
@@ -103,11 +103,11 @@ def _figure(
     return figure(
         traces,
         "Length against reward" if what == "reward" else TITLE,
-        _sentence(label, usable.size, kept.size, rho),
+        _sentence(label, usable.size, kept.size, rho, outside(y)),
         showlegend=True,
         shapes=[rule(0.0)] if what == "advantage" else [],
         xaxis=axis(X, rangemode="tozero"),
-        yaxis=axis(what if what == "reward" else "advantage (mean over unmasked tokens)"),
+        yaxis=axis(what if what == "reward" else "advantage (mean over unmasked tokens)", **_range(y)),
         meta={"n": int(usable.size), "shown": int(kept.size), "spearman": rho},
     )
 
@@ -135,10 +135,16 @@ def _dots(
     }
 
 
-def _sentence(label: str, n: int, shown: int, rho: float | None) -> str:
+def _range(y: Floats) -> dict[str, Any]:
+    """The axis finds its own range, unless some values are out of all proportion."""
+    return {} if proportionate(y).all() else {"range": symmetric(y)}
+
+
+def _sentence(label: str, n: int, shown: int, rho: float | None, left: str) -> str:
     text = f"{label}, n = {plural(n, 'rollout')}, Spearman ρ {number(rho)}"
     if rho is None:
         text += " (not defined)"
+    text += left
     return text + (
         f"; {integer(shown)} of them drawn, the same share of every length and outcome." if shown < n else "."
     )

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.figures.figure import Plot
 from app.figures.palette import LIGHT
+from app.formatting import number
 
 PLAIN = 100  # arrays up to this many values are plain lists
 _DTYPES = {
@@ -159,10 +160,28 @@ def rule(value: float, *, vertical: bool = False, reference: str = "") -> Plot:
     }
 
 
+def proportionate(values: ArrayLike) -> NDArray[np.bool_]:
+    """Which values may set a colour scale or an axis: not those above 1e4 and 1e4 × the median size.
+
+    No z-score of a batch gets there; a reward divided by ε does, and would flatten everything beside it.
+    """
+    size = np.abs(np.asarray(values, dtype=np.float64))
+    live = size[np.isfinite(size) & (size > 0)]
+    limit = max(1e4, 1e4 * float(np.median(live))) if live.size else np.inf
+    return np.asarray(size <= limit)
+
+
+def outside(values: ArrayLike) -> str:
+    """Words for the values that the axis leaves out; empty where there are none."""
+    data = np.asarray(values, dtype=np.float64)
+    left = np.abs(data[np.isfinite(data) & ~proportionate(data)])
+    return f"; {left.size} beyond the axis, up to {number(float(left.max()))} in size" if left.size else ""
+
+
 def symmetric(values: NDArray[np.floating[Any]] | Sequence[float], pad: float = 1.08) -> list[float]:
-    """An axis range around 0 that holds every finite value."""
+    """An axis range around 0 that holds every finite value, but for those out of all proportion."""
     data = np.asarray(values, dtype=float)
-    data = data[np.isfinite(data)]
+    data = data[proportionate(data)]
     reach = float(np.abs(data).max()) if data.size else 0.0
     reach = reach * pad if reach > 0 else 1.0
     return [-reach, reach]

@@ -31,7 +31,8 @@ def step_axis(rows: Sequence[StepRow]) -> dict[str, Any]:
     """The shared axis: whole steps only, also where there are just one or two."""
     steps = [row.step for row in rows]
     few = {"tickvals": steps, "ticktext": [str(step) for step in steps]} if len(steps) <= 12 else {}
-    return axis("step", tickformat="d", **few)
+    known = [step for step in steps if step is not None]
+    return axis("step", tickformat="d", range=[min(known) - 0.6, max(known) + 0.6], **few)
 
 
 def _usual(rows: Sequence[StepRow]) -> str | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from app.figures import chosen as choosing
 from app.figures.figure import ESTIMATE, GROUP, Figure, Option, Plot
 from app.figures.palette import DIVERGING, LIGHT
-from app.figures.plotly import array, axis, empty, figure
+from app.figures.plotly import array, axis, empty, figure, proportionate
 from app.figures.subject import group_members
 from app.formatting import number, plural
 from storage import rollouts
@@ -60,6 +60,7 @@ def clip_of(values: NDArray[Any], mask: NDArray[np.bool_]) -> float:
     size = np.abs(values[mask & np.isfinite(values)])
     if not size.size:
         return 1.0
+    size = size[proportionate(size)]
     return float(np.quantile(size, CLIP_QUANTILE)) or float(size.max()) or 1.0
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from app.figures.chosen import Floats
 from app.figures.figure import Figure, Plot
 from app.figures.palette import LIGHT
-from app.figures.plotly import array, axis, empty, figure, rule, symmetric
+from app.figures.plotly import array, axis, empty, figure, outside, rule, symmetric
 from app.figures.scopes import LABELS, OPTIONS, SCOPES, Base, how, read_base, signs, under, why_not
 from app.figures.sign_flips import FROM, TO, pair
 from app.formatting import integer, percent, plural
@@ -77,7 +77,7 @@ def _figure(
     return figure(
         traces,
         TITLE,
-        _sentence(base, flipped, kept, first, second, absent),
+        _sentence(base, flipped, kept, first, second, absent, outside(grid)),
         height=380,
         showlegend=True,
         shapes=[rule(0.0)],
@@ -141,6 +141,7 @@ def _sentence(
     first: str,
     second: str,
     absent: dict[str, str],
+    left: str,
 ) -> str:
     n, changed = int(base.live.sum()), int(flipped.sum())
     text = f"{integer(changed)} of {plural(n, 'rollout')} ({percent(changed, n)}) "
@@ -150,6 +151,7 @@ def _sentence(
         text += (
             f"; {integer(int(kept.size))} drawn, {integer(int(flipped[kept].sum()))} of them sign-changing"
         )
+    text += left
     missing = "; ".join(f"{LABELS[scope]}: {why}" for scope, why in absent.items())
     return text + (f". Not drawn: {missing}." if missing else ".")
 

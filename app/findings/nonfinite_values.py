@@ -15,7 +15,10 @@ def check(view: View) -> dict[str, Any] | None:
     fields = {
         name: {kind: int(n.sum()) for kind, n in kinds.items()} for name, kinds in view.tokens.bad.items()
     }
+    scalars = {name: {kind: len(at) for kind, at in kinds.items()} for name, kinds in view.scalars.items()}
     rows = odd | missing
+    for places in (at for kinds in view.scalars.values() for at in kinds.values()):
+        rows[places] = True
     for kinds in view.tokens.bad.values():
         for tokens in kinds.values():
             rows |= tokens > 0
@@ -25,8 +28,8 @@ def check(view: View) -> dict[str, Any] | None:
     kinds_of_reward = {kind: int((view.nonfinite == kind).sum()) for kind in ("NaN", "Infinity", "-Infinity")}
     return report(
         view,
-        _severity(view, bool(odd.any())),
-        "; ".join(_sentences(view, int(odd.sum()), int(missing.sum()), fields)) + ".",
+        _severity(view, bool(odd.any() or scalars)),
+        "; ".join(_sentences(view, int(odd.sum()), int(missing.sum()), scalars, fields)) + ".",
         explanation="One NaN or infinity in a group's rewards makes the mean and every advantage of the "
         "group NaN; one in a whitened batch makes the whole step NaN, also on a masked token, as NaN × 0 is "
         "NaN. A missing reward read as 0 becomes a failure that nobody observed.",
@@ -36,6 +39,7 @@ def check(view: View) -> dict[str, Any] | None:
         evidence={
             "unscored_rollouts": int(missing.sum()),
             "nonfinite_rewards": {kind: n for kind, n in kinds_of_reward.items() if n},
+            "numbers": scalars,
             "tokens": fields,
             "rollouts": view.rollouts,
             "groups_with_one_score": int((groups == 1).sum()) if view.grouped else None,
@@ -53,18 +57,17 @@ def _severity(view: View, odd_rewards: bool) -> Severity:
     return "warning"
 
 
-def _sentences(view: View, odd: int, missing: int, fields: dict[str, dict[str, int]]) -> list[str]:
+Counts = dict[str, dict[str, int]]
+
+
+def _sentences(view: View, odd: int, missing: int, numbers: Counts, tokens: Counts) -> list[str]:
     said = []
-    if odd:
-        said.append(
-            f"{odd} of {plural(view.rollouts, 'rollout')} {'has' if odd == 1 else 'have'} a reward that is "
-            "NaN or infinite"
-        )
-    if missing:
-        said.append(
-            f"{missing} of {plural(view.rollouts, 'rollout')} {'has' if missing == 1 else 'have'} no reward"
-        )
-    for name, kinds in sorted(fields.items()):
+    for count, what in ((odd, "a reward that is NaN or infinite"), (missing, "no reward")):
+        if count:
+            said.append(
+                f"{count} of {plural(view.rollouts, 'rollout')} {'has' if count == 1 else 'have'} {what}"
+            )
+    for name, kinds in [*sorted(numbers.items()), *sorted(tokens.items())]:
         parts = " and ".join(f"{integer(count)} {kind}" for kind, count in kinds.items())
         said.append(f"{name} has {parts}")
     return said

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import func, select
+from sqlalchemy import Text, cast, func, or_, select
 
 from app.findings.view import Floats, Ints, TokenFacts, View, groups_exist
 from storage import arrays, batches, rollouts
@@ -52,6 +52,7 @@ def read_view(
         group_ids=group_ids,
         reward=np.where(np.isfinite(columns.reward), columns.reward, np.nan),
         nonfinite=columns.reward_nonfinite,
+        scalars=_scalars(session, batch_id, columns.index) if deep else {},
         length=columns.length,
         valid=columns.valid,
         source=source,
@@ -83,6 +84,26 @@ def _sources(column: NDArray[np.object_]) -> tuple[list[str], Ints]:
     names = list(dict.fromkeys(name for name in column.tolist() if name is not None))
     number = {name: i for i, name in enumerate(names)} | {None: -1}
     return names, np.array([number[name] for name in column.tolist()], dtype=np.int64)
+
+
+def _scalars(session: AnySession, batch_id: str, index: Ints) -> dict[str, dict[str, Ints]]:
+    """Numbers of a rollout, other than its reward, that are NaN or infinite: see `View.scalars`."""
+    components, extra = cast(Rollout.reward_components, Text), cast(Rollout.extra, Text)
+    odd = or_(components.like("%NaN%"), components.like("%Infinity%"), extra.like('%"_nonfinite"%'))
+    statement = select(Rollout.index, Rollout.reward_components, Rollout.extra)
+    place = {number: i for i, number in enumerate(index.tolist())}
+    found: dict[str, dict[str, list[int]]] = {}
+    for number, values, more in session.execute(statement.where(Rollout.batch_id == batch_id, odd)):
+        said = dict((more or {}).get("_nonfinite") or {})
+        for name, value in (values or {}).items():
+            if isinstance(value, float) and not np.isfinite(value):
+                said[name] = "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        for name, kind in said.items():
+            found.setdefault(name, {}).setdefault(kind, []).append(place[number])
+    return {
+        name: {kind: np.sort(np.array(places, dtype=np.int64)) for kind, places in kinds.items()}
+        for name, kinds in found.items()
+    }
 
 
 def _truncated(columns: rollouts.Columns) -> Ints:

@@ -56,6 +56,7 @@ class View:
     group      `[B]` 0 … G−1, row of `group_ids`
     reward     `[B]`, NaN where there is none that can be used
     nonfinite  `[B]` object: "NaN", "Infinity", "-Infinity" or None
+    scalars    field (or reward component) -> {"NaN" | "Infinity" | "-Infinity": places in the view}
     length, valid
                `[B]` response tokens and unmasked ones; −1 where no token field says so
     source     `[B]` 0 … S−1, row of `sources`; −1 where none is named
@@ -72,6 +73,7 @@ class View:
     group_ids: list[str]
     reward: Floats
     nonfinite: NDArray[np.object_]
+    scalars: dict[str, dict[str, Ints]]
     length: Ints
     valid: Ints
     source: Ints

@@ -161,6 +161,12 @@ def test_run_figures_on_steps_one_step_and_none(sqlite_engine: Engine, name: str
     assert build(sqlite_engine, bare, name)["layout"]["meta"]["empty"] == "no steps recorded for this run."
 
 
+def test_full_batches_on_both_databases(engine: Engine) -> None:
+    batch = with_tokens(engine)
+    for name in BATCH_FIGURES:
+        assert build(engine, batch, name)["data"]
+
+
 def test_options_are_typed_and_bounded(drawn: Drawn) -> None:
     sqlite_engine, batch = drawn.engine, drawn.full
     for options, said in (

@@ -62,6 +62,24 @@ def test_advantages_by_sign(sqlite_engine: Engine) -> None:
     assert low == -high and "max |A| 1.25" in plot["layout"]["meta"]["sentence"]
 
 
+def test_values_out_of_all_proportion_do_not_set_the_axis(sqlite_engine: Engine) -> None:
+    batch = five(sqlite_engine)
+    made = make_estimate(sqlite_engine, batch.id, [0.8, -0.8, 0.7, 500_000.0, 1_500_000.0])
+    for name in ("group_advantages", "whitening_scopes"):
+        plot = build(
+            sqlite_engine,
+            batch,
+            name,
+            estimate=made.id,
+            **({} if name[0] == "g" else {"source": "advantage"}),
+        )
+        axis = plot["layout"]["xaxis" if name[0] == "g" else "yaxis"]
+        assert (
+            axis["range"][1] < 10
+            and "2 beyond the axis, up to 1.5e6 in size" in plot["layout"]["meta"]["sentence"]
+        )
+
+
 def test_histogram_by_source(sqlite_engine: Engine) -> None:
     plot = build(sqlite_engine, two_tasks(sqlite_engine), "reward_histogram")
     by_name = {trace["name"]: trace for trace in plot["data"]}

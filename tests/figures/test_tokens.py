@@ -60,6 +60,10 @@ def test_clip_is_p98_of_unmasked_tokens() -> None:
         clip_of(np.zeros(5), np.ones(5, dtype=bool)) == 1.0
         and clip_of(np.zeros(0), np.ones(0, dtype=bool)) == 1.0
     )
+    # A reward divided by ε must not make the rest look like nothing.
+    assert clip_of(np.array([0.5, -0.7, 0.9, 0.6, 5e5, 1.5e6]), np.ones(6, dtype=bool)) == pytest.approx(
+        0.888
+    )
     assert clip_of(np.array([0.0] * 99 + [7.0]), np.ones(100, dtype=bool)) == 7.0
 
 

@@ -214,6 +214,14 @@ def test_nonfinite_rewards_and_tokens(sqlite_engine: Engine) -> None:
     assert said["rollouts"] == [0, 1, 2, 3]
 
 
+def test_nonfinite_numbers_of_a_rollout(sqlite_engine: Engine) -> None:
+    components = [{"accuracy": 1.0, "style": float("nan")}, {"accuracy": 0.0, "style": 0.5}]
+    columns = {"reward_components": components, "extra": [None, {"_nonfinite": {"advantage": "Infinity"}}]}
+    said = run_findings(sqlite_engine, [[1.0, 0.0]], columns=columns)["nonfinite_values"]
+    assert said["evidence"]["numbers"] == {"style": {"NaN": 1}, "advantage": {"Infinity": 1}}
+    assert said["severity"] == "critical" and said["rollouts"] == [0, 1]
+
+
 def test_duplicates_need_substance(sqlite_engine: Engine) -> None:
     long = "The mill grinds the corn and the corn becomes bread."
     responses = [long, long, "yes", "yes"]
