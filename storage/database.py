@@ -4,6 +4,7 @@ Readers and writers are different types: a function that takes a `ReadSession` c
 every write is one short transaction that is committed before its answer leaves.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from psycopg.pq import Format
-from sqlalchemy import Engine, create_engine, event, inspect
+from sqlalchemy import Engine, create_engine, event, func, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import DeclarativeBase, Session
 
@@ -102,6 +103,25 @@ def checkpoint(engine: Engine) -> None:
     with closing(engine.raw_connection()) as connection:
         cursor = connection.cursor()
         cursor.execute("PRAGMA busy_timeout=0")
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+
+
+def hold(session: WriteSession, name: str) -> None:
+    """Let no other transaction hold the same name until this one ends. On SQLite writers take turns anyway."""
+    if session.get_bind().dialect.name == "postgresql":
+        key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
+        session.execute(select(func.pg_advisory_xact_lock(key)))
+
+
+def truncate_log(engine: Engine) -> None:
+    """Give back the disk space of SQLite's write-ahead log, unless a reader needs it just now. Else nothing."""
+    if engine.dialect.name != "sqlite":
+        return
+    with closing(engine.raw_connection()) as connection:
+        cursor = connection.cursor()
+        # Writers wait while this waits for readers.
+        cursor.execute("PRAGMA busy_timeout=200")
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
 

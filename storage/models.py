@@ -14,7 +14,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from storage.base import Base, batch_key
 from storage.service_models import Dashboard, IdempotencyKey, Panel, Share, Worker
-from storage.types import Key, Verbatim
+from storage.types import Key, OwnJson, Verbatim
 
 __all__ = [
     "STATES", "Base", "Batch", "Dashboard", "Estimate", "EstimateRollout", "IdempotencyKey", "Job", "Panel",
@@ -67,9 +67,8 @@ class Upload(Job, Base):
     rows: Mapped[int] = mapped_column(default=0)
     accepted: Mapped[int] = mapped_column(default=0)
     rejected: Mapped[int] = mapped_column(default=0)
-    problem_counts: Mapped[dict[str, Any]] = mapped_column(
-        default=dict
-    )  # code -> how many, also beyond the stored ones
+    # code -> how many, also beyond the stored ones
+    problem_counts: Mapped[dict[str, Any]] = mapped_column(default=dict)
     duplicate_of: Mapped[str | None] = mapped_column(Key(32))
     batches_made: Mapped[int] = mapped_column(default=0)  # how many became ready, deleted ones included
 
@@ -104,13 +103,13 @@ class Batch(Base):
     groups: Mapped[int] = mapped_column(default=0)
     tokens: Mapped[int] = mapped_column(default=0)
     created: Mapped[float] = mapped_column(index=True)
-    codes: Mapped[dict[str, Any]] = mapped_column(default=dict)  # finding code -> severity, for lists
-    fields: Mapped[dict[str, Any]] = mapped_column(
-        default=dict
-    )  # field -> "recorded" | "derived:<rule>" | "absent"
+    # finding code -> severity, for lists
+    codes: Mapped[dict[str, Any]] = mapped_column(OwnJson, default=dict)
+    # field -> "recorded" | "derived:<rule>" | "absent"
+    fields: Mapped[dict[str, Any]] = mapped_column(OwnJson, default=dict)
     header: Mapped[dict[str, Any]] = mapped_column(default=dict)  # batch metadata of the file
-    statistics: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    findings: Mapped[list[Any]] = mapped_column(default=list)
+    statistics: Mapped[dict[str, Any]] = mapped_column(OwnJson, default=dict)
+    findings: Mapped[list[Any]] = mapped_column(OwnJson, default=list)
 
 
 class Prompt(Base):
@@ -206,8 +205,8 @@ class Estimate(Job, Base):
     default: Mapped[bool] = mapped_column(default=False)  # requested by Vantage itself after the ingest
     per_token: Mapped[bool | None]  # token arrays "advantages:<id>" exist; else one number per rollout
     device: Mapped[str | None] = mapped_column(Key(64))
-    timing: Mapped[dict[str, Any] | None]
-    summary: Mapped[dict[str, Any] | None]
+    timing: Mapped[dict[str, Any] | None] = mapped_column(OwnJson)
+    summary: Mapped[dict[str, Any] | None] = mapped_column(OwnJson)
 
 
 class EstimateRollout(Base):

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from storage import rollouts
 from storage.database import read, write
-from storage.models import Rollout
+from storage.models import Batch, Rollout
 from tests.builders import make_batch
 
 # Surrogates, NUL and the escape character itself included.
@@ -58,6 +58,15 @@ def test_json_keeps_what_databases_refuse(engine: Engine) -> None:
     assert found is not None
     assert math.isnan(found.pop("nan"))
     assert found == {name: part for name, part in value.items() if name != "nan"}
+
+
+def test_our_own_json_is_kept_as_well(engine: Engine) -> None:
+    statistics = {"inf": [math.inf, 0.1, -0.0], "count": 2**63 - 1, "half": "\ud83d\x00", "empty": {}}
+    for value in (statistics, {"plain": [1, 0.1]}):
+        batch = make_batch(engine, statistics=value, findings=[])
+        with read(engine) as session:
+            found = session.get_one(Batch, batch.id)
+            assert (found.statistics, found.findings) == (value, [])
 
 
 def test_null_is_null(engine: Engine) -> None:
