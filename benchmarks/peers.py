@@ -1,8 +1,8 @@
 """The real advantage functions of other projects, in the benchmark's own virtual environment `.bench/`.
 
-`reexec()` makes that environment if it is not there, installs the peers into it without what they depend on, and
-runs the calling script again inside it, where this interpreter's packages (torch, numpy) are visible too. What the
-advantage functions import and do not use (ray, tensordict, transformers, …) is replaced by empty stand-ins.
+`reexec()` makes that environment if it is not there, installs the peers into it without what they depend on,
+and runs the calling script again inside it, where this interpreter's packages (torch, numpy) are visible too.
+What the advantage functions import and do not use (ray, tensordict, transformers, …) is an empty stand-in.
 """
 
 import importlib
@@ -38,7 +38,7 @@ def python() -> Path:
 
 
 def reexec() -> None:
-    """Goes on in `.bench/` with one thread and huge pages for tensors; returns at once where that is so already."""
+    """Goes on in `.bench/` with one thread and huge pages for tensors; returns at once if that is so already."""
     if os.environ.get(INSIDE):
         return
     settings = {INSIDE: "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "THP_MEM_ALLOC_ENABLE": "1"}

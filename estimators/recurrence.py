@@ -10,7 +10,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from estimators.layout import CHUNK, Layout, Tile
+from estimators.layout import CHUNK, TILE, Layout, Tile
 from estimators.workspace import buffer
 
 #: Rows of at most this many chunk totals are solved by one matrix product, longer ones by recursion.
@@ -18,27 +18,16 @@ DIRECT = 256
 
 
 @lru_cache(maxsize=64)
-def decay_matrix(size: int, coefficient: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """`[size, size]` with c^(k−j) at row k, column j for k ≥ j, else 0: `x @ it` solves a row."""
+def decay_matrix(
+    size: int, coefficient: float, dtype: torch.dtype, device: torch.device, behind: int = 0
+) -> Tensor:
+    """`[size, size]` with c^(k−j) at row k, column j for k ≥ j, else 0: `u @ it` is H along a row.
+
+    With `behind` 1 it is H one step later: c^(k−j−1) for k > j.
+    """
     exponent = torch.arange(size, dtype=torch.float64)
-    powers = coefficient ** (exponent[:, None] - exponent[None, :]).clamp(min=0)
-    return powers.tril().to(dtype=dtype, device=device)
-
-
-def solve_rows(values: Tensor, coefficient: float) -> Tensor:
-    """H_t = u_t + c·H_{t+1} along each row of `values` `[R, T]`, H behind the end being 0."""
-    rows, width = values.shape
-    if width <= DIRECT:
-        return values @ decay_matrix(width, coefficient, values.dtype, values.device)
-    padded = torch.nn.functional.pad(values, (0, -width % CHUNK))
-    chunks = padded.shape[1] // CHUNK
-    solved = padded.view(-1, CHUNK) @ decay_matrix(CHUNK, coefficient, values.dtype, values.device)
-    totals = solve_rows(solved[:, 0].reshape(rows, chunks), coefficient**CHUNK)
-    behind = torch.zeros_like(totals)
-    behind[:, :-1] = totals[:, 1:]
-    powers = _powers(coefficient, values.dtype, values.device)
-    torch.addmm(solved, behind.view(-1, 1), powers, out=solved)
-    return solved.view(rows, -1)[:, :width]
+    powers = coefficient ** (exponent[:, None] - exponent[None, :] - behind).clamp(min=0)
+    return powers.tril(-behind).to(dtype=dtype, device=device)
 
 
 @lru_cache(maxsize=64)
@@ -48,17 +37,38 @@ def _powers(coefficient: float, dtype: torch.dtype, device: torch.device) -> Ten
     return (coefficient**exponent).to(dtype=dtype, device=device).unsqueeze(0)
 
 
-def _behind(totals: Tensor, tile: Tile, coefficient: float) -> Tensor:
+def solve_rows(values: Tensor, coefficient: float) -> Tensor:
+    """H_t = u_t + c·H_{t+1} along each row of `values` `[R, T]`, H behind the end being 0."""
+    rows, width = values.shape
+    if width <= DIRECT:
+        return values @ decay_matrix(width, coefficient, values.dtype, values.device)
+    padded = torch.nn.functional.pad(values, (0, -width % CHUNK))
+    solved = padded.view(-1, CHUNK) @ decay_matrix(CHUNK, coefficient, values.dtype, values.device)
+    behind = _behind(solved[:, 0].reshape(rows, -1), coefficient**CHUNK).reshape(-1, 1)
+    torch.addmm(solved, behind, _powers(coefficient, values.dtype, values.device), out=solved)
+    return solved.view(rows, -1)[:, :width]
+
+
+def _behind(values: Tensor, coefficient: float) -> Tensor:
+    """H_{t+1} along each row of `values` `[R, T]`."""
+    width = values.shape[1]
+    if width <= DIRECT:
+        return values @ decay_matrix(width, coefficient, values.dtype, values.device, behind=1)
+    behind = torch.zeros_like(values)
+    behind[:, :-1] = solve_rows(values, coefficient)[:, 1:]
+    return behind
+
+
+def _behind_chunks(totals: Tensor, tile: Tile, coefficient: float) -> Tensor:
     """H behind each chunk of the tile, `[C, 1]`, from the chunk totals `[C]`; 0 behind a row's last chunk."""
-    if tile.chunk is None:
-        grid = totals.view(tile.rows, tile.width)
-    else:
-        padded = torch.cat((totals, totals.new_zeros(1)))
-        grid = torch.index_select(padded, 0, tile.chunk).view(tile.rows, tile.width)
-    behind = torch.zeros_like(grid)
-    behind[:, :-1] = solve_rows(grid, coefficient**CHUNK)[:, 1:]
-    flat = behind.view(-1)
-    return (flat if tile.cell is None else torch.index_select(flat, 0, tile.cell)).unsqueeze(1)
+    if tile.chunk is None or tile.cell is None:
+        return _behind(totals.view(tile.rows, tile.width), coefficient**CHUNK).view(-1, 1)
+    padded = buffer("totals", totals.shape[0] + 1, totals)
+    padded[:-1] = totals
+    padded[-1] = 0.0
+    grid = torch.index_select(padded, 0, tile.chunk).view(tile.rows, tile.width)
+    behind = _behind(grid, coefficient**CHUNK).view(-1)
+    return torch.index_select(behind, 0, tile.cell).unsqueeze(1)
 
 
 def solve_tile(values: Tensor, out: Tensor, tile: Tile, coefficient: float) -> None:
@@ -67,7 +77,7 @@ def solve_tile(values: Tensor, out: Tensor, tile: Tile, coefficient: float) -> N
     matrix = decay_matrix(CHUNK, coefficient, values.dtype, values.device)
     torch.mm(values.view(-1, CHUNK), matrix, out=blocks)
     if tile.width > 1:
-        behind = _behind(blocks[:, 0].contiguous(), tile, coefficient)
+        behind = _behind_chunks(blocks[:, 0].contiguous(), tile, coefficient)
         powers = _powers(coefficient, values.dtype, values.device)
         torch.addmm(blocks, behind, powers, out=blocks)
 
@@ -81,13 +91,16 @@ def gae_tile(
     lam: float,
     out: tuple[Tensor, Tensor],
 ) -> None:
-    """Advantages and returns of one tile, all `[slots of the tile]`, into `out`."""
+    """Advantages and returns of one tile, all `[slots of the tile]`, into `out`.
+
+    Empty slots must be 0 and mean nothing afterwards. Entries that are not finite spread over their chunk.
+    """
     advantages, returns = out
-    size = tile.size
-    mixed, carried = buffer("mixed", size, rewards), buffer("carried", size + 1, rewards)
+    work = buffer("recurrence", 2 * TILE + 1 if tile.size <= TILE else 2 * tile.size + 1, rewards)
+    mixed, carried = work[: tile.size], work[tile.size : 2 * tile.size + 1]
     torch.lerp(values, rewards, lam, out=mixed)
-    solve_tile(mixed, carried[:size], tile, gamma * lam)
-    carried[size] = 0.0
+    solve_tile(mixed, carried[:-1], tile, gamma * lam)
+    # The entry behind the last slot is of no account: that slot is empty, or is set right below.
     torch.add(rewards, carried[1:], alpha=gamma, out=returns)
     if layout.filled is None:
         # No empty slot behind a row: what was added to its last token is the next row's.
@@ -98,10 +111,7 @@ def gae_tile(
 def gae_packed(
     rewards: Tensor, values: Tensor, layout: Layout, gamma: float, lam: float, out: tuple[Tensor, Tensor]
 ) -> None:
-    """Advantages and returns in slots, `[slots]` each, into `out`, from rewards and values in slots.
-
-    Empty slots must be 0 and mean nothing afterwards. Entries that are not finite spread over their chunk.
-    """
+    """`gae_tile` of every tile: rewards and values in slots, advantages and returns in slots into `out`."""
     for tile in layout.tiles:
         span = tile.slots
         gae_tile(rewards[span], values[span], layout, tile, gamma, lam, (out[0][span], out[1][span]))

@@ -4,6 +4,7 @@ Single-precision sums run over 32 tokens and go on in double precision; deviatio
 chunk, so that a large common offset costs nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +13,8 @@ from torch import Tensor
 from estimators.batch import Batch
 from estimators.layout import CHUNK, Layout, Tile, layout_of, make_layout
 from estimators.masked import all_set, repeated, segment_sums
-from estimators.moments import by_scope
-from estimators.whitening import Affine
+from estimators.moments import Moments, by_scope
+from estimators.whitening import Affine, Whitening, rollout_affine, scope_ids
 from estimators.workspace import buffer
 
 
@@ -28,36 +29,56 @@ class RolloutMoments:
     greatest: Tensor
 
 
-def token_moments(values: Tensor, batch: Batch) -> RolloutMoments:
-    """Moments and extremes per rollout of `values` `[N]` over its unmasked tokens that are finite."""
+def token_moments(values: Tensor, batch: Batch, extremes: bool = True) -> RolloutMoments:
+    """Moments and extremes per rollout of `values` `[N]` over its unmasked tokens that are finite.
+
+    Without `extremes`, least and greatest mean nothing: they cost a third of the time.
+    """
     layout = layout_of(batch)
-    chunks = _chunk_statistics(values, layout)
+    chunks = _chunk_statistics(values, layout, extremes)
     if chunks is None:
         layout = make_layout(batch.offsets, batch.response_mask & torch.isfinite(values))
-        chunks = _chunk_statistics(values, layout)
+        chunks = _chunk_statistics(values, layout, extremes)
         assert chunks is not None
     return _by_rollout(chunks, layout)
 
 
-def _chunk_statistics(values: Tensor, layout: Layout) -> Tensor | None:
+def whiten(
+    values: Tensor,
+    batch: Batch,
+    setting: Whitening,
+    history: Sequence[Moments] = (),
+    out: Tensor | None = None,
+) -> Tensor:
+    """`values` `[N]` whitened, into `out` if given. Refuses as `whitening.rollout_affine` does."""
+    moments = token_moments(values, batch, extremes=False)
+    affine = None
+    if setting.scope != "none":
+        ids = scope_ids(batch, setting.scope)
+        affine = rollout_affine(moments.mean, moments.m2, moments.count, ids, setting, history)
+    return map_tokens(values, affine, batch, setting.zero_masked, out)
+
+
+def _chunk_statistics(values: Tensor, layout: Layout, extremes: bool) -> Tensor | None:
     """`[5, chunks]` float64: pivot, Σ(x − pivot), Σ(x − pivot)², least and greatest of each chunk's tokens.
 
     None where an entry is not finite.
     """
-    found = torch.empty((5, layout.slots // CHUNK), dtype=torch.float64, device=values.device)
+    found = torch.zeros((5, layout.slots // CHUNK), dtype=torch.float64, device=values.device)
     ones = torch.ones(CHUNK, dtype=values.dtype, device=values.device)
     for tile in layout.tiles:
         packed = layout.pack_tile(values, tile, buffer("packed", tile.size, values))
         blocks = packed.view(-1, CHUNK)
         pivot = blocks[:, :1].clone()
         _repeat_in_tails(blocks, layout, tile)
-        deviations = buffer("deviations", tile.size, values)
-        torch.sub(blocks, pivot, out=deviations.view(-1, CHUNK))
+        deviations = buffer("deviations", tile.size, values).view(-1, CHUNK)
+        torch.sub(blocks, pivot, out=deviations)
         part = found[:, slice(*tile.chunks)]
         part[0] = pivot[:, 0]
-        part[1] = torch.mv(deviations.view(-1, CHUNK), ones)
-        part[2] = torch.mv(deviations.mul_(deviations).view(-1, CHUNK), ones)
-        part[3], part[4] = blocks.amin(dim=1), blocks.amax(dim=1)
+        part[1] = torch.mv(deviations, ones)
+        part[2] = torch.mv(deviations.mul_(deviations), ones)
+        if extremes:
+            part[3], part[4] = blocks.amin(dim=1), blocks.amax(dim=1)
     return found if bool(torch.isfinite(found.sum())) else None
 
 
@@ -93,25 +114,34 @@ def _by_rollout(chunks: Tensor, layout: Layout) -> RolloutMoments:
 
 
 def map_tokens(
-    values: Tensor, affine: Affine | None, batch: Batch, zero_masked: bool
-) -> tuple[Tensor, Tensor]:
-    """`affine` (`[B]`, or `[1]` where all rollouts share one) of `values` `[N]`, and each rollout's Σ|·| over
-    its finite unmasked tokens, `[B]` float64. Masked tokens become 0 if `zero_masked`, else are mapped."""
-    out = torch.empty_like(values)
-    totals = torch.zeros(batch.rollouts, dtype=torch.float64, device=values.device)
+    values: Tensor, affine: Affine | None, batch: Batch, zero_masked: bool, out: Tensor | None = None
+) -> Tensor:
+    """`affine` (`[B]`, or `[1]` where all rollouts share one) of `values` `[N]`; masked tokens become 0 if
+    `zero_masked`, else are mapped."""
+    out = torch.empty_like(values) if out is None else out
     for tile in layout_of(batch, every_token=True).tiles:
         rollouts, part = slice(*tile.rollouts), out[tile.span]
         _map_into(part, values[tile.span], affine, batch.lengths[rollouts], rollouts)
-        size, mask = part.shape[0], batch.response_mask[tile.span]
-        shown = _unmasked(part, mask, buffer("shown", size, values))
-        if zero_masked and shown is not part:
-            part.copy_(shown)
-        offsets = batch.offsets[tile.rollouts[0] : tile.rollouts[1] + 1] - tile.tokens[0]
-        sums = segment_sums(torch.abs(shown, out=buffer("absolute", size, values)), offsets)
+        if zero_masked:
+            shown = _unmasked(part, batch.response_mask[tile.span], buffer("shown", part.shape[0], values))
+            if shown is not part:
+                part.copy_(shown)
+    return out
+
+
+def absolute_sums(values: Tensor, batch: Batch) -> Tensor:
+    """Σ|x| of `values` `[N]` over each rollout's finite unmasked tokens, `[B]` float64."""
+    totals = torch.zeros(batch.rollouts, dtype=torch.float64, device=values.device)
+    for tile in layout_of(batch, every_token=True).tiles:
+        first, last = tile.rollouts
+        part = values[tile.span]
+        shown = _unmasked(part, batch.response_mask[tile.span], buffer("shown", part.shape[0], values))
+        offsets = batch.offsets[first : last + 1] - tile.tokens[0]
+        sums = segment_sums(torch.abs(shown, out=buffer("absolute", part.shape[0], values)), offsets)
         if not bool(torch.isfinite(sums.sum())):
             sums = segment_sums(torch.where(torch.isfinite(shown), shown.abs(), 0.0), offsets)
-        totals[rollouts] = sums
-    return out, totals
+        totals[first:last] = sums
+    return totals
 
 
 def _map_into(out: Tensor, values: Tensor, affine: Affine | None, lengths: Tensor, rollouts: slice) -> None:
