@@ -1,7 +1,9 @@
 """The examples come in like any other upload, once, and are what Vantage itself computes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,11 @@ from storage import arrays, batches, estimates, rollouts
 from storage.database import read
 from tests.working import Place, installation, make_template
 
-
-ROWS = {"two-tasks": small.two_tasks(), "five-rewards": small.five_rewards(), "example": story.rows(17)}
+ROWS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+    "two-tasks": small.two_tasks,
+    "five-rewards": small.five_rewards,
+    "example": partial(story.rows, 17),
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def test_loading_twice_is_loading_once(place: Place) -> None:
 
 @pytest.mark.parametrize(("name", "groups"), [("two-tasks", 4), ("five-rewards", 1), ("example", 16)])
 def test_what_is_recorded_is_what_is_computed(place: Place, name: str, groups: int) -> None:
-    content = b"".join(lines({**story.HEADER, "run": name}, ROWS[name]))
+    content = b"".join(lines({**story.HEADER, "run": name}, ROWS[name]()))
     receipt = place.ingest(content, f"{name}.jsonl")
     assert receipt["state"] == "succeeded" and receipt["problems"] == []
     (line,) = receipt["batches"]
