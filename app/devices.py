@@ -1,5 +1,7 @@
 """Where estimates run."""
 
+import os
+
 import torch
 
 from app.errors import BadRequest
@@ -19,12 +21,15 @@ def pick_device(wanted: str) -> str:
         return wanted
     if kind == "mps" and not number and torch.backends.mps.is_available():
         return wanted
-    if (
-        kind == "cuda"
-        and torch.cuda.is_available()
-        and (not number or int(number) < torch.cuda.device_count())
-    ):
-        return wanted
+    if kind == "cuda" and torch.cuda.is_available():
+        numbers = [str(number) for number in range(torch.cuda.device_count())]
+        if wanted == "cuda" or number in numbers:
+            return wanted
     raise BadRequest(
         f"The device {wanted!r} is not there. Use auto, cpu, cuda, cuda:K or mps (VANTAGE_DEVICE)."
     )
+
+
+def leave_a_core() -> None:
+    """Let the web process beside this worker have a core of its own."""
+    torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))

@@ -19,7 +19,7 @@ from app.tasks import Restart, Task
 from storage import batches, runs, uploads
 from storage import jobs as job_rows
 from storage.batches import SPLIT_LENGTH
-from storage.database import WriteSession, read
+from storage.database import WriteSession, checkpoint, hold, read
 from storage.models import Upload
 from storage.runs import NAME_LENGTH
 
@@ -57,6 +57,7 @@ def run_ingest(task: Task, upload_id: str) -> None:
         raise Unreadable(nothing_read(last.problems))
     task.stage("summing up")
     publish(task, upload, intake)
+    checkpoint(task.engine)
 
 
 def spooled(task: Task, upload: Upload) -> list[File]:
@@ -91,15 +92,20 @@ def begin(session: WriteSession, task: Task, upload: Upload, first: list[Item]) 
     if header is None or not first or not isinstance(first[-1], Rollout):
         return plan
     run = Intake(upload.id, upload.request, Plan(1, 1)).run_of(header)
+    return plan | {"duplicate_of": adopt(session, upload, run)}
+
+
+def adopt(session: WriteSession, upload: Upload, run: str) -> str | None:
+    """Where the same bytes are in the same run already: end as a duplicate of that upload; its id."""
     same = uploads.duplicate(session, upload.sha256, run)
     if same is None or reading_options(same.request) != reading_options(upload.request):
-        return plan
+        return None
     uploads.revise(
         session, upload.id, duplicate_of=same.id, format=same.format, rows=same.rows, accepted=same.accepted,
         rejected=same.rejected,
     )  # fmt: skip
     job_rows.finish(session, Upload, upload.id, "succeeded", done=upload.bytes)
-    return plan | {"duplicate_of": same.id}
+    return same.id
 
 
 def reading_options(request: dict[str, Any]) -> dict[str, Any]:
@@ -184,6 +190,11 @@ def publish(task: Task, upload: Upload, intake: Intake) -> None:
         summed.append(sum_up(task, shelf))
 
     def end(session: WriteSession) -> None:
+        hold(session, f"upload {upload.sha256}")
+        run = shelves[0].run
+        if adopt(session, upload, run):  # the same bytes went through at the same time
+            batches.discard_partial(session, upload.id)
+            return
         for shelf, summary in zip(shelves, summed, strict=True):
             batches.finish(session, shelf.id, fields=shelf.provenance(), **summary)
         for shelf in shelves:

@@ -5,6 +5,7 @@ together with its job or not at all.
 """
 
 import asyncio
+import errno
 import hashlib
 import os
 import time
@@ -15,13 +16,13 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 
-from app.errors import BadRequest, NotFound, TooLarge
+from app.errors import BadRequest, Busy, NotFound, TooLarge
 from app.ingest.options import Options
 from app.jobs import FINAL, Jobs, progress
 from app.lifecycle import request_cancel
 from app.settings import Settings
 from storage import uploads
-from storage.database import AnySession, read, write
+from storage.database import AnySession, hold, read, write
 from storage.ids import new_id
 from storage.models import Batch, Run, Upload
 
@@ -76,6 +77,13 @@ async def spool(
             file.flush()
             await asyncio.to_thread(os.fsync, file.fileno())
         await asyncio.to_thread(_fsync_folder, settings.spool_dir)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Busy(
+                "The data folder has no space left for this upload. Make room and send it again."
+            ) from error
+        raise
     except BaseException:
         path.unlink(missing_ok=True)
         raise
@@ -132,6 +140,7 @@ def accept(
     }
     digest = joint_digest(files)
     with write(engine) as session:
+        hold(session, f"upload {digest}")
         same = uploads.find_same(session, digest, request)
         if same is None:
             upload = uploads.create(

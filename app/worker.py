@@ -1,18 +1,21 @@
 """The worker process: takes jobs from the queues, says that it lives, takes over what dead workers held."""
 
+import hashlib
 import os
 import signal
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 from sqlalchemy import Engine
 
-from app.devices import pick_device
+from app.devices import leave_a_core, pick_device
 from app.jobs import APPLICATION, APPLICATION_VERSION, KINDS, Jobs, Kind, connect
 from app.lifecycle import bury, release
 from app.logs import get_logger
@@ -21,6 +24,7 @@ from app.uploads import sweep
 from app.workflows import Context, register
 from storage import workers
 from storage.database import make_engine, read, write
+from storage.models import Worker
 
 log = get_logger("vantage.worker")
 
@@ -33,7 +37,23 @@ HOUSEKEEPING_SECONDS = 3600.0
 
 def executor_name() -> str:
     """Unique per start: two processes of one name would each think the other's jobs theirs."""
-    return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+    return f"{socket.gethostname()}:{here()}:{os.getpid()}:{os.urandom(4).hex()}"
+
+
+def here() -> str:
+    """Eight characters for the space in which process numbers mean something: this boot, this container."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:  # no Linux
+        boot, namespace = str(uuid.getnode()), ""
+    return hashlib.sha256(f"{boot}{namespace}".encode()).hexdigest()[:8]
+
+
+def is_gone(worker: Worker) -> bool:
+    """Whether the worker certainly runs no more: it was started in this space, and its number is free."""
+    place = worker.executor_id.rsplit(":", 3)[1:2]
+    return place == [here()] and not alive(worker.pid)
 
 
 @contextmanager
@@ -47,6 +67,8 @@ def working(
     `parent` process is gone."""
     executor = executor or executor_name()
     device = pick_device(settings.device)
+    if parent is not None:
+        leave_a_core()
     engine, jobs, stop = make_engine(settings.url), connect(settings), threading.Event()
     launch(Context(engine, jobs, settings, device, executor), queues)
     with write(engine) as session:
@@ -130,11 +152,7 @@ def reap(engine: Engine, jobs: Jobs, settings: Settings, executor: str | None = 
     with read(engine) as session:
         limit = time.time() - settings.dead_after_seconds
         silent = [worker.executor_id for worker in workers.dead(session, limit)]
-        gone = [
-            worker.executor_id
-            for worker in workers.unreaped(session)
-            if worker.host == socket.gethostname() and not alive(worker.pid)
-        ]
+        gone = [worker.executor_id for worker in workers.unreaped(session) if is_gone(worker)]
     dead = [name for name in dict.fromkeys(silent + gone) if name != executor]
     for name in dead:
         handed = bury(engine, jobs, name)

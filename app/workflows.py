@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from dbos import DBOS, DBOSPortableJSONSerializer, SQLAlchemyDatasource
 from dbos import error as engine_errors
 from sqlalchemy import Engine, select
@@ -159,6 +160,8 @@ def explain(error: Exception, kind: Kind, id: str) -> tuple[str, list[dict[str, 
         return error.detail, error.problems
     if isinstance(error, Refused):
         return str(error), []
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return "Not enough memory for this job. Use a larger machine or device, or send smaller files.", []
     name = type(error).__name__
     # The message may quote a row of the file, so the log gets the places only.
     frames = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]

@@ -108,22 +108,10 @@ def checkpoint(engine: Engine) -> None:
 
 
 def hold(session: WriteSession, name: str) -> None:
-    """Let no other transaction hold the same name until this one ends. On SQLite writers take turns anyway."""
+    """Let no other transaction hold the same name until this one ends. SQLite's writers take turns anyway."""
     if session.get_bind().dialect.name == "postgresql":
         key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
         session.execute(select(func.pg_advisory_xact_lock(key)))
-
-
-def truncate_log(engine: Engine) -> None:
-    """Give back the disk space of SQLite's write-ahead log, unless a reader needs it just now. Else nothing."""
-    if engine.dialect.name != "sqlite":
-        return
-    with closing(engine.raw_connection()) as connection:
-        cursor = connection.cursor()
-        # Writers wait while this waits for readers.
-        cursor.execute("PRAGMA busy_timeout=200")
-        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
 
 
 def upsert(session: WriteSession, model: type[DeclarativeBase], rows: Sequence[Mapping[str, Any]]) -> None:

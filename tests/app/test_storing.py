@@ -281,3 +281,20 @@ def test_hostile_names_are_refused_with_a_remedy(place: Place) -> None:
     body = place.ingest(jsonl({"response": "a", "reward": 1, "split": "x" * 65}))
     assert (body["state"], body["batches"]) == ("failed", [])
     assert "split=NAME" in body["error"]
+
+
+def test_the_same_bytes_at_the_same_time_are_one_batch(place: Place) -> None:
+    first, _ = place.upload(dump(), "a.jsonl")
+    second, _ = place.upload(dump(), "b.jsonl")
+    assert first != second
+    engines = {first: Engine(place, 0), second: Engine(place, 0)}
+    for upload_id, engine in engines.items():
+        with pytest.raises(Killed):
+            run(place, engine, upload_id, live=2)
+    assert run(place, engines[second], second, live=9) == "succeeded"
+    assert run(place, engines[first], first, live=9) == "succeeded"
+    with read(place.engine) as session:
+        made, adopted = receipt(session, second), receipt(session, first)
+    assert adopted["duplicate_of"] == second
+    assert adopted["batches"] == made["batches"]
+    assert count(place, Batch) == 1
