@@ -4,19 +4,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
 
 from app.figures import chosen as choosing
 from app.figures.figure import ESTIMATE, GROUP, Figure, Plot
 from app.figures.palette import LIGHT
-from app.figures.plotly import array, axis, empty, figure, outside, rule, symmetric
-from app.figures.strips import FROM, GROUPS, ROW, Strip, dot_size, group_label, strip
+from app.figures.plotly import array, axis, empty, outside, rule, symmetric
+from app.figures.strips import FROM, GROUPS, Strip, dot_size, group_label, group_names, strip, strip_figure
 from app.figures.subject import group_members
 from app.figures.wording import stated
 from app.formatting import integer, number, plural
 from storage import rollouts
 from storage.database import ReadSession
-from storage.models import Batch, Prompt
+from storage.models import Batch
 
 TITLE = "Advantages of each group"
 X, Y = "advantage (mean over the rollout's unmasked tokens)", "prompt group"
@@ -46,11 +45,7 @@ def _figure(
     chosen: choosing.Chosen,
     total: float,
 ) -> Plot:
-    where = (Prompt.batch_id == batch.id, Prompt.group_no.in_(laid.numbers))
-    names = {
-        row.group_no: row.group_id
-        for row in session.execute(select(Prompt.group_no, Prompt.group_id).where(*where))
-    }
+    names = group_names(session, batch, laid.numbers)
     shares = np.bincount(laid.row, np.abs(laid.x), minlength=len(laid.numbers)) / (total or 1.0)
     labels = [
         group_label(names[group_no], f"{100 * share:.0f} %")
@@ -66,23 +61,9 @@ def _figure(
         for name, which, role, symbol in kinds
         if which.any()
     ]
-    return figure(
-        traces,
-        TITLE,
-        _sentence(laid, chosen),
-        height=min(2400, 110 + ROW * max(len(labels), 2)),
-        showlegend=True,
-        shapes=[rule(0.0, vertical=True)],
-        xaxis=axis(X, range=symmetric(laid.x)),
-        yaxis=axis(
-            Y,
-            tickvals=list(range(len(labels))),
-            ticktext=labels,
-            range=[len(labels) - 0.4, -1.0],
-            gridcolor=LIGHT["rule"],
-        ),
-        meta={"n": int(laid.place.size), "groups": laid.total, "shown": len(labels), "from": laid.first},
-    )
+    reach = axis(X, range=symmetric(laid.x))
+    shapes = [rule(0.0, vertical=True)]
+    return strip_figure(traces, TITLE, _sentence(laid, chosen), laid, labels, xaxis=reach, shapes=shapes)
 
 
 def _dots(

@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
 
 from app.figures.figure import GROUP, Figure, Option, Plot
 from app.figures.palette import LIGHT
-from app.figures.plotly import array, axis, empty, figure
-from app.figures.strips import FROM, GROUPS, ROW, Strip, dot_size, group_label, strip
+from app.figures.plotly import array, axis, empty
+from app.figures.strips import FROM, GROUPS, Strip, dot_size, group_label, group_names, strip, strip_figure
 from app.figures.subject import group_members, grouped
 from app.findings.near_zero_variance_groups import near_zero
 from app.findings.reading import read_view
@@ -17,10 +16,16 @@ from app.findings.view import GroupStatistics, View, group_statistics
 from app.formatting import integer, number, plural
 from storage import rollouts
 from storage.database import ReadSession
-from storage.models import Batch, Prompt
+from storage.models import Batch
 
 TITLE = "Rewards of each group"
 X, Y = "reward", "prompt group"
+#: Name, colour, symbol and opacity of the dots of a group: with signal, without, with next to none.
+LOOKS = (
+    ("rewards differ", "accent", "circle", 0.9),
+    ("no signal: all equal", "dim", "circle-open", 0.8),
+    ("differ by next to nothing", "warning", "diamond", 0.8),
+)
 SORTS = ("group", "std", "mean", "size")
 
 
@@ -57,14 +62,7 @@ def _figure(
     rows: NDArray[np.int64],
     near: NDArray[np.bool_],
 ) -> Plot:
-    names = {
-        row.group_no: row.group_id
-        for row in session.execute(
-            select(Prompt.group_no, Prompt.group_id).where(
-                Prompt.batch_id == batch.id, Prompt.group_no.in_(laid.numbers)
-            )
-        )
-    }
+    names = group_names(session, batch, laid.numbers)
     labels = [
         group_label(names[n], _note(groups, r, bool(near[r])))
         for n, r in zip(laid.numbers, rows, strict=True)
@@ -72,32 +70,11 @@ def _figure(
     kinds = np.where(groups.constant[rows], 1, np.where(near[rows], 2, 0))[laid.row]
     traces = [
         _dots(batch, columns, laid, kinds == kind, *look)
-        for kind, look in enumerate(
-            (
-                ("rewards differ", "accent", "circle", 0.9),
-                ("no signal: all equal", "dim", "circle-open", 0.8),
-                ("differ by next to nothing", "warning", "diamond", 0.8),
-            )
-        )
+        for kind, look in enumerate(LOOKS)
         if (kinds == kind).any()
     ]
     traces.append(_means(groups, rows))
-    return figure(
-        traces,
-        TITLE,
-        _sentence(laid, groups, rows, near),
-        height=min(2400, 110 + ROW * max(len(labels), 2)),
-        showlegend=True,
-        xaxis=axis(X),
-        yaxis=axis(
-            Y,
-            tickvals=list(range(len(labels))),
-            ticktext=labels,
-            range=[len(labels) - 0.4, -1.0],
-            gridcolor=LIGHT["rule"],
-        ),
-        meta={"n": int(laid.place.size), "groups": laid.total, "shown": len(labels), "from": laid.first},
-    )
+    return strip_figure(traces, TITLE, _sentence(laid, groups, rows, near), laid, labels, xaxis=axis(X))
 
 
 def _note(groups: GroupStatistics, row: int, near: bool) -> str:

@@ -63,32 +63,8 @@ def _figure(
         for i in range(3)
     ]
     listed = [[np.sort(base.columns.index[cell])[:MOST_LISTED].tolist() for cell in row] for row in cells]
-    steps = [LIGHT["raised"], LIGHT["masked"], LIGHT["flip"]]
-    scale = [(edge, colour) for i, colour in enumerate(steps) for edge in (i / 3, (i + 1) / 3)]
-    trace = {
-        "type": "heatmap",
-        "name": "rollouts",
-        "x": [0, 1, 2],
-        "y": [0, 1, 2],
-        "z": kinds,
-        "zmin": -0.5,
-        "zmax": 2.5,
-        "colorscale": scale,
-        "showscale": False,
-        "xgap": 2,
-        "ygap": 2,
-        "customdata": listed,
-        "hovertext": [
-            [
-                f"{one} becomes {other}: {plural(count, 'rollout')}"
-                for other, count in zip(SIGNS, row, strict=True)
-            ]
-            for one, row in zip(SIGNS, counts, strict=True)
-        ],
-        "hoverinfo": "text",
-    }
     return figure(
-        [trace],
+        [_cells(counts, kinds, listed)],
         TITLE,
         _sentence(base, counts, first, second),
         height=300,
@@ -97,6 +73,30 @@ def _figure(
         yaxis=axis(y, range=[2.5, -0.5], **_fixed()),
         meta={"n": int(base.live.sum()), "from": first, "to": second, "counts": counts, "rollouts": listed},
     )
+
+
+def _cells(counts: list[list[int]], kinds: list[list[int]], listed: list[list[list[int]]]) -> Plot:
+    steps = [LIGHT["raised"], LIGHT["masked"], LIGHT["flip"]]
+    said = [
+        [f"{one} becomes {other}: {plural(n, 'rollout')}" for other, n in zip(SIGNS, row, strict=True)]
+        for one, row in zip(SIGNS, counts, strict=True)
+    ]
+    return {
+        "type": "heatmap",
+        "name": "rollouts",
+        "x": [0, 1, 2],
+        "y": [0, 1, 2],
+        "z": kinds,
+        "zmin": -0.5,
+        "zmax": 2.5,
+        "colorscale": [(edge, colour) for i, colour in enumerate(steps) for edge in (i / 3, (i + 1) / 3)],
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+        "customdata": listed,
+        "hovertext": said,
+        "hoverinfo": "text",
+    }
 
 
 def _fixed() -> dict[str, Any]:

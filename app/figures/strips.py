@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy import select
 
 from app.errors import BadRequest
-from app.figures.figure import Option
-from app.figures.plotly import escape, shorten
+from app.figures.figure import Option, Plot
+from app.figures.palette import LIGHT
+from app.figures.plotly import axis, escape, figure, shorten
+from storage.database import ReadSession
+from storage.models import Batch, Prompt
 from storage.rollouts import Columns
 
 #: Most dots of one figure: more make the page slow.
@@ -84,6 +88,29 @@ def _heights(row: NDArray[np.int64], x: NDArray[np.float64]) -> NDArray[np.float
 def dot_size(laid: Strip) -> float:
     """Pixels across: smaller where rows are many."""
     return 8.0 if len(laid.numbers) <= 8 else 6.5 if len(laid.numbers) <= 16 else 5.0
+
+
+def group_names(session: ReadSession, batch: Batch, numbers: list[int]) -> dict[int, str]:
+    """group_no -> group_id of some groups."""
+    where = (Prompt.batch_id == batch.id, Prompt.group_no.in_(numbers))
+    rows = session.execute(select(Prompt.group_no, Prompt.group_id).where(*where))
+    return {row.group_no: row.group_id for row in rows}
+
+
+def strip_figure(
+    traces: list[Plot], title: str, sentence: str, laid: Strip, labels: list[str], **layout: Any
+) -> Plot:
+    """The figure of a strip: one row per group with its label, the first on top."""
+    rows = axis(
+        "prompt group",
+        tickvals=list(range(len(labels))),
+        ticktext=labels,
+        range=[len(labels) - 0.4, -1.0],
+        gridcolor=LIGHT["rule"],
+    )
+    meta = {"n": int(laid.place.size), "groups": laid.total, "shown": len(labels), "from": laid.first}
+    height = min(2400, 110 + ROW * max(len(labels), 2))
+    return figure(traces, title, sentence, height=height, showlegend=True, yaxis=rows, meta=meta, **layout)
 
 
 def group_label(group_id: str, note: str) -> str:

@@ -60,18 +60,9 @@ def _figure(
     second: str,
 ) -> Plot:
     grid = np.stack([value[kept] for value in shown.values()], axis=1)
-    changed = flipped[kept]
-    index = base.columns.index[kept]
-    traces = []
-    if (~changed).any():
-        look = {"line": {"color": LIGHT["muted"], "width": 1}, "opacity": 0.35}
-        traces.append(_lines("keeps its sign", grid[~changed], index[~changed], None, look))
-    if changed.any():
-        # Drawn last, so that no other line lies on top.
-        look = {"line": {"color": LIGHT["flip"], "width": 1.6}, "opacity": 0.85}
-        link = f"/batches/{batch.id}/rollouts/"
-        name = f"changes sign from {LABELS[first]} to {LABELS[second]}"
-        traces.append(_lines(name, grid[changed], index[changed], link, look))
+    traces = _traces(
+        batch, grid, base.columns.index[kept], flipped[kept], f"{LABELS[first]} to {LABELS[second]}"
+    )
     labels = [f"{LABELS[scope]}<br>{_unit(base, scope)}" for scope in shown]
     absent = {scope: why_not(base, scope) for scope in SCOPES if scope not in shown}
     return figure(
@@ -93,6 +84,21 @@ def _figure(
             "scopes": [_summary(scope, value, base.live) for scope, value in shown.items()],
         },
     )
+
+
+def _traces(
+    batch: Batch, grid: Floats, index: NDArray[np.int64], changed: NDArray[np.bool_], way: str
+) -> list[Plot]:
+    traces = []
+    if (~changed).any():
+        look = {"line": {"color": LIGHT["muted"], "width": 1}, "opacity": 0.35}
+        traces.append(_lines("keeps its sign", grid[~changed], index[~changed], None, look))
+    if changed.any():
+        # Drawn last, so that no other line lies on top.
+        look = {"line": {"color": LIGHT["flip"], "width": 1.6}, "opacity": 0.85}
+        link = f"/batches/{batch.id}/rollouts/"
+        traces.append(_lines(f"changes sign from {way}", grid[changed], index[changed], link, look))
+    return traces
 
 
 def _unit(base: Base, scope: str) -> str:

@@ -16,14 +16,8 @@ from storage.models import Prompt, Rollout
 WHOLE = ("response_ids", "response_mask", "prompt_ids", "response_tokens")
 #: Finish reasons that mean "cut off by the length limit".
 CUT = ("length", "max_tokens", "truncated")
-REWARDS = (
-    "token_level_scores",
-    "token_level_rewards",
-)  # the first that is there; the second may contain a KL term
-
-Part = tuple[
-    slice, NDArray[Any], NDArray[np.int32]
-]  # places in the view, values end to end, length per place
+#: Where reward stands on tokens: the first that is there, as the second may contain a KL term.
+REWARDS = ("token_level_scores", "token_level_rewards")
 
 Masks = dict[tuple[int, int], list[NDArray[Any] | None]]  # (group_no, part) -> mask per slot
 
@@ -39,38 +33,41 @@ def read_view(
     being written does not have yet. Not `deep`: without what only texts and token arrays tell."""
     batch = batches.get_any(session, batch_id)
     columns = rollouts.columns(session, batch_id)
-    known = dict(fields if fields is not None else batch.fields if batch else {})
+    known = {str(name): str(how) for name, how in (fields or (batch.fields if batch else {})).items()}
     group, group_ids = _groups(session, batch_id, columns.group_no)
     sources, source = _sources(columns.data_source)
     no = np.zeros(columns.rollouts, dtype=bool)
-    characters, texts, blank = (
-        _texts(session, batch_id, columns.index) if deep else (no.astype(np.int64), no, no)
-    )
     view = View(
         index=columns.index,
         group=group,
         group_ids=group_ids,
-        reward=np.where(np.isfinite(columns.reward), columns.reward, np.nan),
+        reward=_finite(columns.reward),
         nonfinite=columns.reward_nonfinite,
-        scalars=_scalars(session, batch_id, columns.index) if deep else {},
+        scalars={},
         length=columns.length,
         valid=columns.valid,
         source=source,
         sources=sources,
-        advantage=np.where(np.isfinite(columns.advantage), columns.advantage, np.nan),
+        advantage=_finite(columns.advantage),
         digest=columns.digest,
-        blank=blank,
-        texts=texts,
-        characters=characters,
+        blank=no,
+        texts=no,
+        characters=no.astype(np.int64),
         truncated=_truncated(columns),
-        grouped=groups_exist(str(known.get("group_id", "recorded")), columns.group_no),
-        fields={str(name): str(how) for name, how in known.items()},
-        header=dict(header if header is not None else batch.header if batch else {}),
+        grouped=groups_exist(known.get("group_id", "recorded"), columns.group_no),
+        fields=known,
+        header=dict(header or (batch.header if batch else {})),
         tokens=TokenFacts(),
     )
     if deep:
+        view.scalars = _scalars(session, batch_id, columns.index)
+        view.characters, view.texts, view.blank = _texts(session, batch_id, columns.index)
         _read_tokens(session, batch_id, columns.group_no, columns.part, view)
     return view
+
+
+def _finite(values: Floats) -> Floats:
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _groups(session: AnySession, batch_id: str, group_no: Ints) -> tuple[Ints, list[str]]:
