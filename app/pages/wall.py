@@ -193,7 +193,7 @@ def signals(
         index=rows.index, group=dense, group_ids=[""] * numbers.size, reward=reward, nonfinite=none,
         length=rows.length, valid=rows.length, source=code[dense], sources=names, advantage=reward,
         digest=none, blank=blank, texts=blank, characters=rows.length, truncated=rows.length, grouped=True,
-        fields={}, header={}, tokens=TokenFacts(),
+        fields={}, header={}, tokens=TokenFacts(), scalars={},
     )  # fmt: skip
     statistics = group_statistics(reward, dense, int(numbers.size))
     threshold = pass_above(reward)
