@@ -42,7 +42,8 @@ def batch_statistics(view: View) -> dict[str, Any]:
     threshold = pass_above(view.reward)
     cut = view.truncated
     signal = group_signal(view, groups, threshold) if view.grouped else None
-    compared = int((groups.scored >= 2).sum()) if view.grouped else 0
+    live = view.live_groups
+    compared = int((live & (groups.scored >= 2)).sum()) if view.grouped else 0
     return {
         "rollouts": view.rollouts,
         "reward": {
@@ -54,7 +55,7 @@ def batch_statistics(view: View) -> dict[str, Any]:
         "histogram": histogram(view.reward),
         "pass_above": threshold,
         "signal": None if signal is None else _budget(view, signal),
-        "zero_signal_share": int(groups.constant.sum()) / compared if compared else None,
+        "zero_signal_share": int((live & groups.constant).sum()) / compared if compared else None,
         "truncated": {"n": int((cut == 1).sum()), "known": int((cut >= 0).sum())},
         "length": _lengths(view, threshold),
         "group_size": _group_size(view) if view.grouped else None,
@@ -107,7 +108,7 @@ def group_signal(view: View, groups: GroupStatistics, threshold: float) -> NDArr
         kind[groups.constant & ~(groups.mean > threshold)] = "fail"
         kind[groups.constant & (groups.mean > threshold)] = "pass"
     kind[groups.scored == 1] = "single"
-    kind[groups.scored == 0] = "unscored"
+    kind[(groups.scored == 0) | ~view.live_groups] = "unscored"
     return kind
 
 

@@ -112,6 +112,12 @@ class View:
         return not (needless and 2 * int((self.sizes == 1).sum()) > self.groups)
 
     @property
+    def live_groups(self) -> Bools:
+        """`[G]` has a rollout that is not masked as a whole; the others only fill up the batch."""
+        found: Bools = np.bincount(self.group[self.valid != 0], minlength=self.groups) > 0
+        return found
+
+    @property
     def sizes(self) -> Ints:
         """`[G]` rollouts per group."""
         return np.bincount(self.group, minlength=self.groups)

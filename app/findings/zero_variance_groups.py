@@ -1,4 +1,7 @@
-"""Groups whose rewards are all the same: every estimator that compares siblings gives them advantage 0."""
+"""Groups whose rewards are all the same: every estimator that compares siblings gives them advantage 0.
+
+Groups without a single trainable token are set aside: they fill up the batch.
+"""
 
 from typing import Any
 
@@ -16,8 +19,8 @@ def check(view: View) -> dict[str, Any] | None:
     if not view.grouped:
         return None
     groups = group_statistics(view.reward, view.group, view.groups)
-    constant = np.flatnonzero(groups.constant)
-    compared = int((groups.scored >= 2).sum())
+    constant = np.flatnonzero(groups.constant & view.live_groups)
+    compared = int((view.live_groups & (groups.scored >= 2)).sum())
     if constant.size == 0:
         return None
     share = constant.size / compared

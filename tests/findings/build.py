@@ -1,6 +1,8 @@
 """Batches with something wrong, from a compact description."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,10 +30,18 @@ def run_findings(
     return {each["code"]: each for each in said}
 
 
+CASES = Path(__file__).parent.parent / "data" / "diagnosis"
 MEMBERS = {
     "code", "severity", "title", "explanation", "remedy", "evidence", "groups", "groups_total", "rollouts",
     "rollouts_total",
 }  # fmt: skip
+
+
+def case(number: str) -> list[dict[str, Any]]:
+    """The rows of a diagnosis case."""
+    (path,) = CASES.glob(f"{number}-*.json")
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["input"]["rows"]
+    return rows
 
 
 def from_case(engine: Engine, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
