@@ -11,20 +11,8 @@ from app.figures.chosen import Chosen
 from app.pages.advantages import Picker, pick, step_clip
 from app.pages.batch import find_batch, name_of, way_to
 from app.pages.page import Page
-from app.pages.reading import (
-    WINDOW,
-    LaneLine,
-    Missing,
-    Reading,
-    Shown,
-    TrackLine,
-    group_means,
-    lanes,
-    missing_of,
-    read,
-    shown,
-    track_lines,
-)
+from app.pages.reading import WINDOW, Missing, Shown, TrackLine, missing_of, read, shown, track_lines
+from app.pages.siblings import LaneLine, group_means, lane_unit, lanes
 from app.pages.wall import Cell, Wall, wall
 from app.templating import Crumb
 from storage import batches, rollouts
@@ -80,6 +68,7 @@ class GroupPage:
     members: tuple[Member, ...]
     components: tuple[str, ...]
     lanes: tuple[LaneLine, ...]
+    lane_unit: str
     current: int
     previous: int | None
     next: int | None
@@ -137,6 +126,7 @@ def build(
         members=members_of(prompt, members, means),
         components=components_of(members),
         lanes=lanes(session, members, chosen, means, clip, current.index),
+        lane_unit=lane_unit(members),
         current=current.index,
         previous=previous,
         next=following,
@@ -200,10 +190,10 @@ def columns_of(
 ) -> tuple[Column, ...]:
     """The first tokens of the first sixteen siblings."""
     columns = []
-    for member in members[:MOST_SIDE]:
-        reading: Reading = read(session, member, chosen)
+    readings = [read(session, member, chosen) for member in members[:MOST_SIDE]]
+    for member, reading in zip(members, readings, strict=False):
         mean = means.get(member.index)
-        text = shown(reading, batch, chosen, mean, clip, color, WINDOW)
+        text = shown(reading, batch, chosen, mean, clip, color, WINDOW, readings)
         columns.append(Column(member.index, member.reward, mean, member.length, text))
     return tuple(columns)
 

@@ -1,15 +1,14 @@
-"""One rollout, and the siblings of a group, as pages show them: lanes, tracks, token text."""
+"""One rollout as pages show it: its tracks and its text in colour."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
 
 from app import drawing, tokens
-from app.drawing import Lane, Line
+from app.drawing import Line
 from app.figures.chosen import Chosen
 from app.figures.token_heatmap import clip_of
 from app.figures.tracks import SOURCES, Track, read_tracks
@@ -17,9 +16,9 @@ from app.pages.provenance import remedy_of
 from app.tokens import TokenText
 from storage import arrays
 from storage.database import ReadSession
-from storage.models import Batch, EstimateRollout, Rollout
+from storage.models import Batch, Rollout
 
-LANE_WIDTH, TRACK_WIDTH = 480, 640
+TRACK_WIDTH = 640
 #: Tokens per column where siblings stand side by side.
 WINDOW = 2048
 
@@ -34,18 +33,6 @@ COLOURS = {
     "ref": ("log p − ref", "k"),
     "entropy": ("entropy", "n"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class LaneLine:
-    """One response of the group: its numbers, and its lane on the token axis of the longest."""
-
-    index: int
-    reward: float | None
-    advantage: float | None
-    length: int | None
-    current: bool
-    lane: Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +104,28 @@ def read(session: ReadSession, rollout: Rollout, chosen: Chosen) -> Reading:
     )
 
 
-def shown(reading: Reading, batch: Batch, chosen: Chosen, mean: float | None, clip: float, colour: str | None,
-          most: int | None = None) -> Shown:  # fmt: skip
-    """The text in the colour of a track; `mean` is the rollout's advantage, `clip` the step's."""
+def shown(
+    reading: Reading,
+    batch: Batch,
+    chosen: Chosen,
+    mean: float | None,
+    clip: float,
+    colour: str | None,
+    most: int | None = None,
+    among: Sequence[Reading] = (),
+) -> Shown:
+    """The text in the colour of a track; `mean` is the rollout's advantage, `clip` the step's.
+
+    Another track than the advantage has its clip from this response, or from all that it is shown `among`.
+    """
     there = {track.name for track in reading.tracks}
     colours = tuple((key, name, press) for key, (name, press) in COLOURS.items() if name in there)
     key = next((known for known, _, _ in colours if known == colour), "advantage")
     values = reading.track(COLOURS[key][0])
     says = "p98 of |A| over this step"
-    if key != "advantage" and values is not None:
-        clip = clip_of(values, np.ones(values.size, bool) if reading.mask is None else reading.mask)
-        says = f"p98 of |{COLOURS[key][0]}| over this response"
+    if key != "advantage":
+        clip = own_clip(among or (reading,), COLOURS[key][0])
+        says = f"p98 of |{COLOURS[key][0]}| over {'these responses' if among else 'this response'}"
     text, whole, why = text_of(reading, values, mean, clip, most)
     length = (
         0 if text is None else max(len(reading.texts or ()), 0 if reading.ids is None else reading.ids.size)
@@ -135,6 +133,18 @@ def shown(reading: Reading, batch: Batch, chosen: Chosen, mean: float | None, cl
     why = why or no_colour(batch, chosen, values, mean)
     cut = most is not None and text is not None and text.kind != "text" and length > most
     return Shown(key, colours, clip, says, text, whole, why, length if cut else None)
+
+
+def own_clip(readings: Sequence[Reading], name: str) -> float:
+    """The p98 of a track over the unmasked tokens of some responses."""
+    kept = []
+    for reading in readings:
+        values = reading.track(name)
+        if values is not None:
+            mask = fitting(reading.mask, values.size)
+            kept.append(values if mask is None else values[mask])
+    whole = np.concatenate(kept) if kept else np.zeros(0)
+    return clip_of(whole, np.ones(whole.size, bool))
 
 
 def text_of(
@@ -203,67 +213,3 @@ def track_lines(reading: Reading) -> tuple[TrackLine, ...]:
 def missing_of(reading: Reading, batch: Batch) -> tuple[Missing, ...]:
     named = [name for name in reading.missing if name in SOURCES.values()]
     return tuple(Missing(name, remedy_of(name, batch.format)) for name in named)
-
-
-def lanes(
-    session: ReadSession,
-    members: Sequence[Rollout],
-    chosen: Chosen,
-    means: Mapping[int, float],
-    clip: float,
-    current: int,
-) -> tuple[LaneLine, ...]:
-    """A lane per sibling, in the order of the file, on one token axis."""
-    if not members:
-        return ()
-    batch_id, group_no = members[0].batch_id, members[0].group_no
-    values = {} if chosen.field is None else by_place(session, batch_id, chosen.field, group_no)
-    masks = by_place(session, batch_id, "response_mask", group_no)
-    longest = max((member.length or 0 for member in members), default=0)
-    lines = []
-    for member in sorted(members, key=lambda each: each.index):
-        place, length = (member.part, member.slot), member.length or 0
-        own = values.get(place) if chosen.field is not None else means.get(member.index)
-        mask = masks.get(place)
-        fits = not isinstance(own, np.ndarray) or own.size == length
-        lane = drawing.lane(own if fits else None, fitting(mask, length), length, longest, clip, LANE_WIDTH)
-        mean, index = means.get(member.index), member.index
-        lines.append(LaneLine(index, member.reward, mean, member.length, index == current, lane))
-    return tuple(lines)
-
-
-def group_means(session: ReadSession, members: Sequence[Rollout], chosen: Chosen) -> dict[int, float]:
-    """Mean advantage over the unmasked tokens of each member that has one, by index."""
-    if chosen.why is not None or not members:
-        return {}
-    if chosen.estimate is not None:
-        wanted = [member.index for member in members]
-        statement = select(EstimateRollout.index, EstimateRollout.advantage).where(
-            EstimateRollout.estimate_id == chosen.estimate.id, EstimateRollout.index.in_(wanted)
-        )
-        return {index: value for index, value in session.execute(statement) if value is not None}
-    if chosen.field is None:
-        return {member.index: member.advantage for member in members if member.advantage is not None}
-    batch_id, group_no = members[0].batch_id, members[0].group_no
-    values = by_place(session, batch_id, chosen.field, group_no)
-    masks = by_place(session, batch_id, "response_mask", group_no)
-    means: dict[int, float] = {}
-    for member in members:
-        own, mask = values.get((member.part, member.slot)), masks.get((member.part, member.slot))
-        if own is not None:
-            fits = mask is not None and mask.size == own.size
-            kept = own[(mask > 0) & np.isfinite(own)] if fits and mask is not None else own[np.isfinite(own)]
-            means |= {member.index: float(kept.mean())} if kept.size else {}
-    return means
-
-
-def by_place(
-    session: ReadSession, batch_id: str, field: str, group_no: int
-) -> dict[tuple[int, int], NDArray[Any]]:
-    """(part, slot) -> the field's values, for the rollouts of a group that have it."""
-    return {
-        (part, slot): values
-        for _, part, slots in arrays.iterate(session, batch_id, field, group_no)
-        for slot, values in enumerate(slots)
-        if values is not None
-    }

@@ -19,6 +19,8 @@ from storage.models import Batch
 PROBLEMS, OFFENDERS = 200, 5
 RANKS = {"fail": 0, "warn": 1, "info": 2, "pass": 3}
 
+#: Problems that another check says better.
+ANSWERED = ("groups_derived",)
 #: Findings that the receipt answers for, in its own words: code -> (nothing found, something found).
 CHECKED = {
     "unequal_group_sizes": ("All groups have the same size", "Group sizes differ"),
@@ -119,6 +121,8 @@ def _problems(receipt: Mapping[str, Any]) -> list[Check]:
     kinds = {"error": "fail", "warning": "warn", "info": "info"}
     by_code: dict[str, list[Mapping[str, Any]]] = {}
     for problem in receipt["problems"]:
+        if problem["code"] in ANSWERED:
+            continue
         by_code.setdefault(problem["code"], []).append(problem)
     checks = []
     for code, found in by_code.items():

@@ -11,8 +11,9 @@ from app.pages.advantages import Picker, pick, step_clip
 from app.pages.batch import find_batch, name_of, way_to
 from app.pages.group import around
 from app.pages.page import Page
-from app.pages.reading import LaneLine, Missing, Shown, group_means, lanes, missing_of, read, shown
+from app.pages.reading import Missing, Shown, missing_of, read, shown
 from app.pages.run import ChartOf
+from app.pages.siblings import LaneLine, group_means, lane_unit, lanes
 from app.templating import Crumb, with_query
 from storage import rollouts
 from storage.database import ReadSession
@@ -65,6 +66,7 @@ class RolloutPage:
     extra: dict[str, Any]
     picker: Picker
     lanes: tuple[LaneLine, ...]
+    lane_unit: str
     shown: Shown
     missing: tuple[Missing, ...]
     chart: ChartOf | None
@@ -123,6 +125,7 @@ def build(
         extra=dict(rollout.extra or {}),
         picker=picker,
         lanes=lanes(session, members, chosen, means, clip, index),
+        lane_unit=lane_unit(members),
         shown=shown(reading, batch, chosen, mean, clip, color),
         missing=missing_of(reading, batch),
         chart=chart_of(batch.id, index, picker.used.key) if reading.tracks else None,

@@ -112,7 +112,6 @@ async function send(files) {
 
 async function watch(parts, receipt) {
   const { id } = receipt;
-  if (under === 1) history.replaceState(null, "", "#drop");
   parts.stop.remove();
   await follow(`/api/v1/uploads/${id}/events`, (job) => {
     parts.bar.value = job.total ? job.done / job.total : 0;
