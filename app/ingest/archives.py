@@ -1,16 +1,23 @@
 """ZIP archives: each member one file, names made safe, declared sizes checked before anything is expanded."""
 
-import io
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from app.ingest.expand import Account, Caps, DamagedStream
 from app.ingest.record import Problem
 
+#: What zipfile raises on damaged, encrypted or unusual archives.
+BROKEN = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, RuntimeError,
+    LookupError,
+)  # fmt: skip
 MAX_MEMBERS = 10_000
 READABLE_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 BUFFER = 1 << 20
@@ -19,7 +26,7 @@ BUFFER = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Member:
     name: str
-    open: Callable[[], BinaryIO]
+    open: Callable[[], BufferedReader]
 
 
 def is_archive(path: Path, head: bytes) -> bool:
@@ -37,7 +44,7 @@ def member_names(path: Path) -> list[str] | None:
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.namelist()
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, UnicodeDecodeError):
+    except BROKEN:
         return None
 
 
@@ -60,7 +67,7 @@ def members(name: str, path: Path, caps: Caps, report: Callable[[int], None]) ->
     Raises TooLarge where the declared sizes cannot be honest.
     """
     with zipfile.ZipFile(path) as archive:
-        infos = [info for info in archive.infolist() if not info.is_dir() and not _ignored(info.filename)]
+        infos = [info for info in archive.infolist() if not _ignored(info.filename)]
         if len(infos) > MAX_MEMBERS:
             yield Problem(
                 f"{name} holds {len(infos):,} files; at most {MAX_MEMBERS:,} are read.",
@@ -89,9 +96,9 @@ def members(name: str, path: Path, caps: Caps, report: Callable[[int], None]) ->
 
 
 def _ignored(name: str) -> bool:
-    """Entries that archivers add by themselves."""
+    """Folders, and entries that archivers add by themselves."""
     parts = name.split("/")
-    return "__MACOSX" in parts or parts[-1] in (".DS_Store", "Thumbs.db", "desktop.ini")
+    return name.endswith("/") or "__MACOSX" in parts or parts[-1] in (".DS_Store", "Thumbs.db", "desktop.ini")
 
 
 def safe_name(name: str) -> str:
@@ -107,18 +114,18 @@ def safe_name(name: str) -> str:
 
 def _opener(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, account: Account, report: Callable[[int], None]
-) -> Callable[[], BinaryIO]:
-    def opened() -> BinaryIO:
+) -> Callable[[], BufferedReader]:
+    def opened() -> BufferedReader:
         try:
             stream = archive.open(info)
-        except (zipfile.BadZipFile, OSError, ValueError) as error:
+        except BROKEN as error:
             raise DamagedStream(f"the archive is damaged ({error})") from None
-        return io.BufferedReader(_Bounded(stream, info, account, report), BUFFER)
+        return BufferedReader(_Bounded(stream, info, account, report), BUFFER)
 
     return opened
 
 
-class _Bounded(io.RawIOBase):
+class _Bounded(RawIOBase):
     """A member's bytes as they come out, counted: its declared size is only a claim."""
 
     def __init__(
@@ -135,7 +142,7 @@ class _Bounded(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         try:
             data = self._stream.read(len(view))
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        except BROKEN as error:
             raise DamagedStream(f"the archive is damaged ({error})") from None
         self._written += len(data)
         info = self._info

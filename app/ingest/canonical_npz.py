@@ -7,7 +7,6 @@ Object arrays are pickles and are never loaded.
 import math
 import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any
@@ -17,7 +16,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from app.ingest import tensors
-from app.ingest.archives import READABLE_METHODS, member_names, zip_kind
+from app.ingest.archives import BROKEN, READABLE_METHODS, member_names, zip_kind
 from app.ingest.canonical_parquet import batch_metadata
 from app.ingest.expand import Caps
 from app.ingest.notes import Notes
@@ -27,7 +26,6 @@ from app.settings import Settings
 #: An array in column order cannot be read row by row; up to this size it is held whole.
 MAX_WHOLE_BYTES = 256 << 20
 MAX_ITEM_BYTES = 1 << 20
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 
 
 class _Member:
@@ -68,7 +66,7 @@ class _Member:
     def _exactly(self, size: int) -> bytes:
         try:
             data = self._stream.read(size)
-        except _BROKEN as error:
+        except BROKEN as error:
             raise Unreadable(
                 f"array {self.name} is damaged ({error}); copy the file again.", "npz_damaged"
             ) from None
@@ -86,7 +84,7 @@ def _npy_header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np
         version = npy.read_magic(stream)
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read_header(stream)
-    except (*_BROKEN, SyntaxError, TypeError, tokenize.TokenError, RecursionError, MemoryError) as error:
+    except (*BROKEN, SyntaxError, TypeError, tokenize.TokenError, RecursionError, MemoryError) as error:
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise _LeftOut(f"has no valid npy header ({reason})") from None
     return shape, fortran, dtype
@@ -106,7 +104,7 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
     try:
         stack = ExitStack()
         archive = stack.enter_context(zipfile.ZipFile(source.path))
-    except (*_BROKEN, NotImplementedError):
+    except BROKEN:
         raise Unreadable("not a valid npz file; save it again with numpy.savez.", "not_npz") from None
     with stack:
         infos = archive.infolist()
@@ -139,7 +137,7 @@ def _members(
 def _open(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
     try:
         return archive.open(info)
-    except _BROKEN as error:
+    except BROKEN as error:
         raise _LeftOut(f"is damaged ({error})") from None
 
 

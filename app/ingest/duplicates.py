@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -14,13 +15,14 @@ from app.ingest.record import Problem, Rollout, Severity
 
 NOT_RECORDED = frozenset(("row", "file", "digest", "derived", "tokens", "prompt_ids"))
 _FIELDS = tuple(field.name for field in fields(Rollout) if field.name not in NOT_RECORDED)
+_VALUES = attrgetter(*_FIELDS)
 
 
 def digest(rollout: Rollout) -> str:
     """32 hexadecimal digits over everything that the row recorded, and over nothing else."""
     state = hashlib.sha256()
-    recorded = {name: value for name in _FIELDS if (value := getattr(rollout, name)) is not None}
-    state.update(_encoded(recorded))
+    values = zip(_FIELDS, _VALUES(rollout), strict=True)
+    state.update(_encoded({name: value for name, value in values if value is not None}))
     arrays = (
         rollout.tokens if rollout.prompt_ids is None else rollout.tokens | {"prompt_ids": rollout.prompt_ids}
     )

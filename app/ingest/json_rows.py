@@ -55,15 +55,13 @@ class Row:
 def parse(parser: simdjson.Parser, line: bytes, depth: int) -> Row:
     """The fields of one row. Raises NotJson or TooDeep; never anything else, whatever the bytes."""
     try:
-        row = _fast(parser, line)
+        row = _fast(parser, line, depth)
     except (ValueError, RuntimeError, TypeError, MemoryError):
         row = None  # no traceback may keep the refused document, and with it the parser, busy
     if row is None:
         if deeper_than(line, depth):
             raise TooDeep
         return _slow(line)
-    if any(_too_deep(value, depth - 1) for value in row.fields.values()):
-        raise TooDeep
     return row
 
 
@@ -80,7 +78,7 @@ def _too_deep(value: Any, depth: int) -> bool:
     return any(_too_deep(item, depth - 1) for item in value)
 
 
-def _fast(parser: simdjson.Parser, line: bytes) -> Row:
+def _fast(parser: simdjson.Parser, line: bytes, depth: int) -> Row:
     document: Any = parser.parse(line)
     if type(document) is not simdjson.Object:
         raise TypeError("not an object")
@@ -93,9 +91,12 @@ def _fast(parser: simdjson.Parser, line: bytes) -> Row:
         value: Any = document[key]
         kind = type(value)
         if kind is simdjson.Array:
-            fields[key] = _list(key, value, check)
-        else:
-            fields[key] = value.as_dict() if kind is simdjson.Object else value
+            value = _list(key, value, check)
+        elif kind is simdjson.Object:
+            value = value.as_dict()
+        if type(value) in (list, dict) and _too_deep(value, depth - 1):
+            raise TooDeep
+        fields[key] = value
     return Row(fields)
 
 

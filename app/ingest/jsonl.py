@@ -15,7 +15,7 @@ from app.settings import Settings
 #: Makes a rollout of a row's fields, or the error that rejects it; sees the file's header.
 Convert = Callable[[int, dict[str, Any], dict[str, Any], Notes], Rollout | Problem]
 
-PEEK_LINES = 64
+PEEK_LINES = 1000  # log lines may stand before the first row
 SHOWN = 60
 
 
@@ -38,7 +38,7 @@ def first_row(source: Source, settings: Settings) -> dict[str, Any] | None:
     for count, line in enumerate(rows(source, settings)):
         if count >= PEEK_LINES:
             return None
-        if line.too_long:
+        if line.too_long or not line.data:
             continue
         try:
             return parse(parser, line.data, settings.max_depth).fields
@@ -102,9 +102,13 @@ class _Reader:
         yield item
 
     def _nul_bytes(self, line: Line) -> None:
-        if line.nul_bytes:
-            message = "NUL bytes around the row were skipped, as a crash on a network disk leaves them"
-            self.notes.warn(line.number, None, "nul_bytes", f"{line.nul_bytes} {message}")
+        left = "as a crash on a network disk leaves them"
+        if line.nul_bytes and line.data:
+            message = f"{line.nul_bytes} NUL bytes around the row were skipped, {left}"
+            self.notes.warn(line.number, None, "nul_bytes", message)
+        elif line.nul_bytes:
+            message = f"lines of nothing but NUL bytes were skipped, {left}"
+            self.notes.tally(line.number, None, "nul_lines", message, "warning")
 
     def _fields(self, parser: Any, line: Line) -> dict[str, Any] | Problem:
         number = line.number

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from io import BufferedReader
 
 BOM = b"\xef\xbb\xbf"
 BLOCK = 1 << 20
+#: So many blank lines in a row are a flood, which is passed over block by block.
+MANY = 64
 QUOTE, BACKSLASH, COMMA = b'"\\,'
 _STRUCTURE = re.compile(rb'["\\\[\]{},]')
 
@@ -24,13 +26,13 @@ class Line:
     nul_bytes: int = 0
 
 
-def lines(stream: BinaryIO, limit: int) -> Iterator[Line]:
+def lines(stream: BufferedReader, limit: int) -> Iterator[Line]:
     """Every line that is not blank. A line past `limit` bytes comes without its data, marked `too_long`.
 
     Only b"\\n" ends a line: U+2028 and U+0085 stand unescaped in text of many writers. A byte order mark is
     taken off, and the NUL bytes that a crash on a network disk leaves around a line; these are counted.
     """
-    number = 0
+    number = blank = 0
     while True:
         data = stream.readline(limit + 1)
         if not data:
@@ -51,16 +53,30 @@ def lines(stream: BinaryIO, limit: int) -> Iterator[Line]:
         data = data.strip()
         if data or nul_bytes:
             yield Line(number, data, last, nul_bytes=nul_bytes)
+        blank = 0 if data or nul_bytes else blank + 1
+        if blank == MANY:
+            number, blank = number + _skip_blank(stream), 0
 
 
-def _skip_line(stream: BinaryIO) -> None:
+def _skip_blank(stream: BufferedReader) -> int:
+    """Pass over white space block by block; how many lines that were."""
+    skipped = 0
+    while ahead := stream.peek():
+        blank = len(ahead) - len(ahead.lstrip())
+        skipped += stream.read(blank).count(b"\n")
+        if blank < len(ahead):
+            break
+    return skipped
+
+
+def _skip_line(stream: BufferedReader) -> None:
     while True:
         data = stream.readline(BLOCK)
         if not data or data.endswith(b"\n"):
             return
 
 
-def elements(stream: BinaryIO, limit: int) -> Iterator[Line]:
+def elements(stream: BufferedReader, limit: int) -> Iterator[Line]:
     """The elements of one JSON array, each as the bytes it was written in; memory for one element only.
 
     An element past `limit` bytes ends the reading, marked `too_long`; one that the file cuts is marked

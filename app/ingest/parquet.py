@@ -52,7 +52,9 @@ def opened(source: Source, texts: list[str] | None = None) -> pq.ParquetFile:
             "parquet_footer_missing",
         )
     try:
-        return pq.ParquetFile(source.path, read_dictionary=texts, buffer_size=BUFFER)
+        return pq.ParquetFile(
+            source.path, read_dictionary=texts, buffer_size=BUFFER, page_checksum_verification=True
+        )
     except _FAILURES:
         raise Unreadable(_DAMAGED, "parquet_damaged") from None
 
@@ -97,7 +99,10 @@ def checked(source: Source, settings: Settings) -> Table:
             repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
             message = f"column {', '.join(repeated)} is there twice; rename one of them."
             raise Unreadable(message, "repeated_column")
-        numbers, longest = _declared(footer)
+        try:
+            numbers, longest = _declared(footer)
+        except _FAILURES:
+            raise Unreadable(_DAMAGED, "parquet_damaged") from None
     size = source.path.stat().st_size if source.path is not None else 0
     account = Caps(settings).account(source.name, size)
     account.reach(numbers, size)
@@ -184,8 +189,6 @@ def _is_number(kind: pa.DataType) -> bool:
 def _arrays(column: Any) -> list[Any]:
     """One array per row. Nulls inside a list become `MISSING`, for which the numbers become floats."""
     values = column.values
-    if pa.types.is_boolean(values.type):
-        values = values.cast(pa.uint8())
     if pa.types.is_float16(values.type):
         values = values.cast(pa.float32())
     flat = values.to_numpy(zero_copy_only=False) if values.null_count == 0 else _with_missing(values)

@@ -2,10 +2,12 @@
 
 import io
 import pickletools
+import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator
 from typing import Any
+
+from app.ingest.archives import BROKEN
 
 MAX_BYTES = 8 << 20
 MAX_OPCODES = 2_000_000
@@ -32,9 +34,11 @@ def globals_of(data: bytes) -> list[str]:
     """Full names of what the pickle refers to, in its order; as many as can be made out of damaged data."""
     found: list[str] = []
     try:
-        for name in _globals(data[:MAX_BYTES]):
-            if name not in found:
-                found.append(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pickletools decodes old texts with escapes it warns of
+            for name in _globals(data[:MAX_BYTES]):
+                if name not in found:
+                    found.append(name)
     except (ValueError, IndexError, KeyError, UnicodeDecodeError, OverflowError, MemoryError, TypeError):
         pass  # damaged or cut: what was found before stands
     return found
@@ -85,5 +89,5 @@ def torch_pickle(archive: zipfile.ZipFile) -> bytes | None:
     try:
         with archive.open(name) as stream:
             return stream.read(MAX_BYTES)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError):
+    except BROKEN:
         return None

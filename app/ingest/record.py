@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,7 +150,7 @@ class Source:
 
     name: str
     head: bytes
-    open: Callable[[], BinaryIO]
+    open: Callable[[], BufferedReader]
     path: Path | None
     position: Callable[[], int]
     report: Callable[[int], None]

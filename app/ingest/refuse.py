@@ -52,7 +52,8 @@ BEGINNINGS: tuple[tuple[bytes, str, str], ...] = (
     (b"\xff\xfe", "utf16", "this is UTF-16 text; save it as UTF-8."),
     (b"\xfe\xff", "utf16", "this is UTF-16 text; save it as UTF-8."),
 )
-_OLD_PICKLE = re.compile(rb"c[\w.]+\n[\w.]+\n|\(dp?0?\n|\(lp?0?\n")
+#: How protocol 0 begins a dict or a list.
+_EMPTY = re.compile(rb"\((?:dp|lp)\d*\n")
 
 Explanation = tuple[str, str]  # code, sentence
 
@@ -118,10 +119,7 @@ def _torch(data: bytes | None) -> Explanation:
 
 
 def _pickle(source: Source, settings: Settings) -> Explanation | None:
-    head = source.head
-    if not (
-        head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
-    ) and not _OLD_PICKLE.match(head):
+    if not _is_pickle(source.head):
         return None
     with source.open() as stream:
         found = culprit(globals_of(stream.read(MAX_BYTES)))
@@ -134,6 +132,13 @@ def _pickle(source: Source, settings: Settings) -> Explanation | None:
         "pickle",
         f"this is a pickled Python object of {name}, which cannot be opened safely: {SAVE_TENSORS}.",
     )
+
+
+def _is_pickle(head: bytes) -> bool:
+    """By the mark of protocol 2 and later; older ones have none, but they begin with few opcodes."""
+    if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return True
+    return head[:1] in (b"c", b"(", b"]", b"}", b")") and (bool(_EMPTY.match(head)) or bool(globals_of(head)))
 
 
 def _parquet(source: Source, settings: Settings) -> Explanation | None:

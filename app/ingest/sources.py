@@ -2,15 +2,14 @@
 run.
 """
 
-import io
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from app.ingest.archives import is_archive, members
 from app.ingest.expand import GZIP, ZSTD, Caps, DamagedStream, Expanding
@@ -28,10 +27,10 @@ class Meter:
     """How many bytes of the spooled file were consumed: the furthest that any reading of it got."""
 
     def __init__(self) -> None:
-        self._handle: BinaryIO | None = None
+        self._handle: BufferedReader | None = None
         self._furthest = 0
 
-    def watch(self, handle: BinaryIO) -> BinaryIO:
+    def watch(self, handle: BufferedReader) -> BufferedReader:
         """Follow this handle from now on."""
         self.position()
         self._handle = handle
@@ -51,7 +50,7 @@ class _Layer:
     """One wrapping of the file. `path`: where its bytes lie on disk, if they do; `depth` counts wrappings."""
 
     name: str
-    open: Callable[[], BinaryIO]
+    open: Callable[[], BufferedReader]
     path: Path | None
     depth: int
     member: bool = False
@@ -72,7 +71,7 @@ def unwrap(file: File, settings: Settings, caps: Caps | None = None) -> Iterator
     """
     meter = Meter()
 
-    def opened() -> BinaryIO:
+    def opened() -> BufferedReader:
         return meter.watch(_open(file.path))
 
     context = _Context(settings, caps or Caps(settings), meter)
@@ -105,8 +104,8 @@ def _unwrap(layer: _Layer, context: _Context) -> Iterator[Source | Problem]:
 def _expanded(layer: _Layer, kind: bytes, caps: Caps) -> _Layer:
     account = caps.account(layer.name)
 
-    def opened() -> BinaryIO:
-        return io.BufferedReader(Expanding(layer.open(), kind, account), BUFFER)
+    def opened() -> BufferedReader:
+        return BufferedReader(Expanding(layer.open(), kind, account), BUFFER)
 
     return _Layer(_without_ending(layer.name), opened, None, layer.depth + 1, layer.member)
 
@@ -125,8 +124,8 @@ def _opened(layer: _Layer, head: bytes, context: _Context) -> Iterator[Source | 
             yield from _unwrap(_Layer(member.name, member.open, None, layer.depth + 1, True), context)
 
 
-def _open(path: Path) -> BinaryIO:
-    return open(path, "rb", buffering=BUFFER)
+def _open(path: Path) -> BufferedReader:
+    return BufferedReader(FileIO(path), BUFFER)
 
 
 def _unheard(position: int) -> None:
@@ -168,7 +167,7 @@ def _on_disk(layer: _Layer, settings: Settings) -> Iterator[tuple[Path, DamagedS
         Path(name).unlink(missing_ok=True)
 
 
-def _full_read(stream: BinaryIO, count: int) -> bytes:
+def _full_read(stream: BufferedReader, count: int) -> bytes:
     parts, left = [], count
     while left and (block := stream.read(left)):
         parts.append(block)

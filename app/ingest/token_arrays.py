@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 from app.ingest.json_rows import FLOAT_LISTS, INT_LISTS, Overflow, a_kind
 from app.ingest.notes import Notes
 from app.ingest.record import PROMPT_FIELD
-from storage.arrays import MISSING
+from storage.arrays import MISSING, is_missing
 
 MASK = "response_mask"
 IDS = "response_ids"
 LOG_PROBS = frozenset(("old_log_probs", "ref_log_probs", "rollout_log_probs"))
+#: Fields whose values often are whole by nature; in others a whole type means that fractions were lost.
+OFTEN_WHOLE = frozenset(("token_level_rewards", "token_level_scores", "loss_weight"))
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 _NONFINITE = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 
@@ -74,12 +76,13 @@ def _short(text: str) -> str:
 
 
 def _floats(row: int, name: str, array: NDArray[Any], notes: Notes) -> NDArray[Any]:
-    if array.dtype.kind in "iub":
-        notes.tally(
-            row, name, "integer_values", f"{name} holds whole numbers only ({array.dtype}); read as numbers"
-        )
+    if array.dtype == bool:
+        raise _Unusable("holds true and false, which are no numbers")
+    if array.dtype.kind in "iu":
+        message = f"{name} holds whole numbers only ({array.dtype}); read as numbers"
+        notes.tally(row, name, "integer_values", message, "info" if name in OFTEN_WHOLE else "warning")
     if array.dtype not in (np.float64, np.float32):
-        if array.dtype.kind not in "iufb":
+        if array.dtype.kind not in "iuf":
             raise _Unusable(f"is of type {array.dtype}, not of numbers")
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
     if array.size:
@@ -103,7 +106,7 @@ def _look(row: int, name: str, array: NDArray[Any], notes: Notes) -> None:
 
 def tally_nonfinite(name: str, array: NDArray[Any], notes: Notes) -> None:
     """Count NaN, Infinity and -Infinity (nulls inside lists are not among them)."""
-    missing = missing_values(array)
+    missing = is_missing(array)
     for label, found in (
         ("NaN", np.isnan(array) & ~missing),
         ("Infinity", np.isposinf(array)),
@@ -111,12 +114,6 @@ def tally_nonfinite(name: str, array: NDArray[Any], notes: Notes) -> None:
     ):
         if count := int(found.sum()):
             notes.nonfinite(name, label, count)
-
-
-def missing_values(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a list had null."""
-    bits = array.astype(np.float64).view(np.uint64)
-    return np.asarray(bits == np.float64(MISSING).view(np.uint64))
 
 
 def _look_at_log_probs(row: int, name: str, array: NDArray[Any], notes: Notes) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import simdjson
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.ingest.json_rows import NotJson, Overflow, Row, TooDeep, parse
@@ -117,6 +117,7 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     st.dictionaries(st.text() | st.sampled_from(["advantages", "response_ids", "values"]), JSON),
     st.booleans(),

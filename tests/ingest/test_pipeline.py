@@ -1,6 +1,7 @@
 """The whole way from files to records: the same every time, bounded, the caller's word above the file's."""
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def test_reading_stops_where_the_caller_stops(tmp_path: Path) -> None:
 
 
 def test_position_moves_to_the_total_over_all_files(tmp_path: Path) -> None:
-    first = jsonl(tmp_path, rows(30_000), "a.jsonl")
+    first = jsonl(tmp_path, rows(5000), "a.jsonl")
     second = SAMPLES / "canonical/batch.parquet"
     reading = read_all([File(first, "a.jsonl"), File(second, "b.parquet")], Options(), Settings())
     assert reading.total == first.stat().st_size + second.stat().st_size
@@ -166,6 +167,16 @@ def test_a_large_array_is_cut_at_every_block_border(tmp_path: Path, monkeypatch:
     assert [rollout.response for rollout in read(path).rollouts] == [
         '\\"' * 3 + str(index) for index in range(40)
     ]
+
+
+def test_floods_of_blank_and_nul_lines_cost_little(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    row = json.dumps(ROW).encode() + b"\n"
+    path.write_bytes(row + b"\n \r\n" * 2_000_000 + row + b"\0\n" * 1000 + row)
+    outcome = read(path)
+    assert [rollout.row for rollout in outcome.rollouts] == [1, 4_000_002, 4_001_003]
+    assert "nothing but NUL bytes were skipped" in outcome.only("nul_lines").message
+    assert len(outcome.problems) == 2
 
 
 def test_problems_of_rows_come_with_their_row(tmp_path: Path) -> None:
