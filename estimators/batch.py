@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from estimators.masked import valid_counts
+
 #: Per-token float fields a batch may carry, each `[N]`.
 TOKEN_FIELDS = (
     "token_level_rewards",
@@ -72,6 +74,14 @@ class Batch:
     def lengths(self) -> Tensor:
         """Tokens per rollout, `[B]` int64, masked ones included."""
         return self.offsets[1:] - self.offsets[:-1]
+
+    @property
+    def unmasked(self) -> Tensor:
+        """Unmasked tokens per rollout, `[B]` int64; kept with the batch."""
+        found: Tensor | None = self.derived.get("unmasked")
+        if found is None:
+            found = self.derived["unmasked"] = valid_counts(self.response_mask, self.offsets)
+        return found
 
     @property
     def rollout_of_token(self) -> Tensor:

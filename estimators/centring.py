@@ -8,7 +8,6 @@ from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.groups import GroupStatistics, group_statistics
-from estimators.masked import valid_counts
 from estimators.moments import of_values
 from estimators.parameters import About
 from estimators.rewards import ScoreParams, rollout_scores
@@ -48,7 +47,7 @@ def group_relative(batch: Batch, params: CentringParams, spread: Spread, dtype: 
     scored = torch.isfinite(scores)
     counted = scored
     if params.fully_masked == "exclude":
-        counted = scored & (valid_counts(batch.response_mask, batch.offsets) > 0)
+        counted = scored & (batch.unmasked > 0)
     stats = group_statistics(scores, batch.group, counted)
     if dtype == torch.float32:
         mean, std = _float32_statistics(scores, batch.group, counted, spread.ddof)

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.estimator import Estimator
-from estimators.masked import valid_counts
-from estimators.moments import Moments, by_scope
+from estimators.moments import Moments, merged
 from estimators.registry import ESTIMATORS
 from estimators.request import Request
-from estimators.tokens import RolloutMoments, absolute_sums, map_tokens, token_moments
+from estimators.tokens import RolloutMoments, map_tokens, token_moments
 from estimators.whitening import Affine, rollout_affine, scope_ids
 
 
@@ -90,8 +89,7 @@ def estimate(batch: Batch, request: Request, history: Sequence[Moments] = ()) ->
         ids = scope_ids(batch, setting.scope)
         affine = rollout_affine(moments.mean, moments.m2, moments.count, ids, setting, history)
     if raw.per_token:
-        after = map_tokens(before, affine, batch, setting.zero_masked)
-        total = absolute_sums(after, batch)
+        after, total = map_tokens(before, affine, batch, setting.zero_masked)
     else:
         after = before if affine is None else affine.apply(before)
         total = after.double().abs() * moments.count
@@ -101,7 +99,7 @@ def estimate(batch: Batch, request: Request, history: Sequence[Moments] = ()) ->
 
 def _rollout_moments(values: Tensor, batch: Batch) -> RolloutMoments:
     """Moments where every token of a rollout carries the same number, `values` `[B]`."""
-    unmasked = valid_counts(batch.response_mask, batch.offsets)
+    unmasked = batch.unmasked
     count = torch.where(torch.isfinite(values), unmasked, 0).double()
     value = torch.where(count > 0, values.double(), torch.nan)
     return RolloutMoments(count, value, torch.where(count > 0, 0.0, torch.nan).double(), value, value)
@@ -109,13 +107,8 @@ def _rollout_moments(values: Tensor, batch: Batch) -> RolloutMoments:
 
 def _both_units(moments: RolloutMoments) -> dict[str, Moments]:
     count, mean, m2 = moments.count, moments.mean, moments.m2
-    one = torch.zeros(count.shape[0], dtype=torch.int64, device=count.device)
-    pairs = {"token": (m2, count), "response": (torch.zeros_like(m2), (count > 0).double())}
-    found = {}
-    for unit, (squares, weight) in pairs.items():
-        total, centre, deviation = by_scope(mean, squares, weight, one, 1)
-        found[unit] = Moments(float(total[0]), float(centre[0]), float(deviation[0]))
-    return found
+    once = (count > 0).double()
+    return {"token": merged(mean, m2, count), "response": merged(mean, torch.zeros_like(m2), once)}
 
 
 def _summaries(moments: RolloutMoments, affine: Affine | None, total: Tensor) -> Summaries:

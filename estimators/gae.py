@@ -27,7 +27,7 @@ from torch import Tensor
 from estimators.batch import Batch
 from estimators.estimator import Estimator, Raw
 from estimators.layout import CHUNK, Layout, Tile, layout_of
-from estimators.masked import place, repeated, set_positions
+from estimators.masked import place, put, repeated, set_positions
 from estimators.parameters import About
 from estimators.recurrence import gae_tile
 from estimators.refused import Refused
@@ -69,7 +69,10 @@ def generalised(batch: Batch, params: CriticParams, lam: float, dtype: torch.dty
         rewards = torch.where(batch.response_mask, rewards, 0.0)
         values = torch.where(batch.response_mask, values, 0.0)
     layout = layout_of(batch, every_token=params.masked_tokens != "skip")
-    advantages = torch.zeros(batch.tokens, dtype=dtype, device=values.device)
+    advantages, returns = torch.empty((2, batch.tokens), dtype=dtype, device=values.device)
+    if not layout.tiles:
+        advantages.zero_()
+        returns.copy_(values)
     for tile in layout.tiles:
         r = layout.pack_tile(rewards, tile, buffer("rewards", tile.size, advantages))
         v = layout.pack_tile(values, tile, buffer("values", tile.size, advantages))
@@ -84,7 +87,8 @@ def generalised(batch: Batch, params: CriticParams, lam: float, dtype: torch.dty
             found.masked_fill_(undefined[1], torch.nan)
         if layout.filled is not None:
             _spread(layout.unpack_tile(found, tile), layout, tile, batch, part)
-    return Raw(advantages, per_token=True, returns=advantages + values)
+        torch.add(part, values[tile.span], out=returns[tile.span])
+    return Raw(advantages, per_token=True, returns=returns)
 
 
 def _undefined(rewards: Tensor, values: Tensor, layout: Layout, tile: Tile) -> tuple[Tensor, Tensor] | None:
@@ -120,8 +124,8 @@ def _spread(found: Tensor, layout: Layout, tile: Tile, batch: Batch, out: Tensor
     counts = layout.counts[slice(*tile.rollouts)]
     lengths = batch.lengths[slice(*tile.rollouts)]
     ends = repeated(torch.cumsum(counts, 0), lengths - counts)
-    padded = torch.nn.functional.pad(found, (0, 1))
-    out[left_out] = padded[torch.where(following < ends, following, found.shape[0])]
+    following = torch.where(following < ends, following, found.shape[0])
+    put(out, left_out, torch.nn.functional.pad(found, (0, 1)), following)
 
 
 ESTIMATOR = Estimator(

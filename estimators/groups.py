@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,9 +15,10 @@ def factorize(ids: Iterable[Hashable]) -> tuple[Tensor, list[Hashable]]:
 
     Ids are compared as they are: "01" and "1" are two groups, and so are 1 and "1".
     """
-    numbers: dict[Hashable, int] = {}
-    dense = [numbers.setdefault(each, len(numbers)) for each in ids]
-    return torch.tensor(dense, dtype=torch.int64), list(numbers)
+    every = list(ids)
+    numbers = {each: number for number, each in enumerate(dict.fromkeys(every))}
+    dense = np.fromiter(map(numbers.__getitem__, every), dtype=np.int64, count=len(every))
+    return torch.from_numpy(dense), list(numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,7 @@ def group_statistics(scores: Tensor, group: Tensor, counted: Tensor | None = Non
     taken = torch.isfinite(scores)
     if counted is not None:
         taken &= counted
-    weight = taken.double()
-    zeros = torch.zeros_like(scores, dtype=torch.float64)
-    scored, mean, m2 = by_scope(scores.double(), zeros, weight, group, groups)
-    size = torch.bincount(group, minlength=groups).double()
+    scores = scores.double()
+    scored, mean, m2 = by_scope(scores, torch.zeros_like(scores), taken.double(), group, groups)
+    size = scored if bool(taken.all()) else torch.bincount(group, minlength=groups).double()
     return GroupStatistics(size, scored, mean, m2)

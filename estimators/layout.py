@@ -112,9 +112,7 @@ def make_layout(offsets: Tensor, member: Tensor | None) -> Layout:
         return Layout(None, counts, chunks, int(counts.sum()), None, tuple(_tiles(chunks, offsets)))
     chunks = torch.where(counts > 0, counts // CHUNK + 1, 0)
     slots = int(chunks.sum()) * CHUNK
-    return Layout(
-        member, counts, chunks, slots, _filled(counts, chunks, slots), tuple(_tiles(chunks, offsets))
-    )
+    return Layout(member, counts, chunks, slots, _filled(counts, chunks), tuple(_tiles(chunks, offsets)))
 
 
 def _regular(counts: Tensor) -> bool:
@@ -124,14 +122,25 @@ def _regular(counts: Tensor) -> bool:
     return bool((counts == counts[0]).all())
 
 
-def _filled(counts: Tensor, chunks: Tensor, slots: int) -> Tensor:
+def _filled(counts: Tensor, chunks: Tensor) -> Tensor:
     """`[slots]` bool: the first `counts` slots of each rollout."""
-    starts = (torch.cumsum(chunks, 0) - chunks) * CHUNK
-    live = counts > 0
-    change = torch.zeros(slots + 1, dtype=torch.int8, device=counts.device)
-    change[starts[live]] = 1
-    change[(starts + counts)[live]] = -1
-    return torch.cumsum(change, 0, dtype=torch.int8)[:-1].bool()
+    runs = torch.stack((counts, chunks * CHUNK - counts), dim=1).view(-1)
+    return repeated(torch.tensor([True, False], device=counts.device).repeat(counts.shape[0]), runs)
+
+
+def spans(batch: Batch) -> tuple[tuple[slice, slice], ...]:
+    """Spans of whole rollouts of about a tile's tokens, (rollouts, tokens) each; kept with the batch."""
+    found: tuple[tuple[slice, slice], ...] | None = batch.derived.get("spans")
+    if found is None:
+        ends, cuts, at = batch.offsets[1:], [0], 0
+        while cuts[-1] < batch.rollouts:
+            wanted = batch.offsets[cuts[-1]] + TILE
+            at = max(int(torch.searchsorted(ends, wanted, right=True)), cuts[-1] + 1)
+            cuts.append(at)
+        offsets = batch.offsets[cuts].tolist()
+        found = tuple((slice(*cuts[i : i + 2]), slice(*offsets[i : i + 2])) for i in range(len(cuts) - 1))
+        batch.derived["spans"] = found
+    return found
 
 
 def _tiles(chunks: Tensor, offsets: Tensor) -> Iterator[Tile]:

@@ -3,6 +3,8 @@
 On the CPU numpy does the boolean indexing and the sums over segments: several times as fast as torch's.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -45,17 +47,27 @@ def set_positions(mask: Tensor) -> Tensor:
     return torch.nonzero(mask).squeeze(1)
 
 
+def put(target: Tensor, positions: Tensor, source: Tensor, picked: Tensor) -> None:
+    """`target[positions] = source[picked]`."""
+    if target.device.type == "cpu":
+        target.numpy()[positions.numpy()] = np.take(source.numpy(), picked.numpy())
+    else:
+        target[positions] = source[picked]
+
+
 def valid_counts(mask: Tensor, offsets: Tensor) -> Tensor:
     """Set entries of `mask` `[N]` per rollout, `[B]` int64."""
-    counts = torch.zeros(offsets.shape[0] - 1, dtype=torch.int64, device=mask.device)
-    live = offsets[1:] > offsets[:-1]
-    if mask.device.type == "cpu" and mask.numel():
-        starts = offsets[:-1][live].numpy()
-        counts[live] = torch.from_numpy(np.add.reduceat(mask.numpy().view(np.uint8), starts, dtype=np.int64))
-    elif mask.numel():
+    if mask.device.type != "cpu":
         ends = torch.nn.functional.pad(torch.cumsum(mask, 0), (1, 0))[offsets]
-        counts = ends[1:] - ends[:-1]
-    return counts
+        return ends[1:] - ends[:-1]
+    counts, array = np.zeros(offsets.shape[0] - 1, dtype=np.int64), mask.numpy()
+    if array.size > BLOCK * counts.size:  # Long rollouts: one call each is ten times as fast.
+        cuts = offsets.tolist()
+        counts[:] = [np.count_nonzero(array[a:b]) for a, b in pairwise(cuts)]
+    elif array.size:
+        live = (offsets[1:] > offsets[:-1]).numpy()
+        counts[live] = np.add.reduceat(array.view(np.uint8), offsets.numpy()[:-1][live], dtype=np.int64)
+    return torch.from_numpy(counts)
 
 
 def repeated(values: Tensor, counts: Tensor) -> Tensor:
@@ -83,6 +95,20 @@ def segment_sums(values: Tensor, offsets: Tensor) -> Tensor:
         parts = np.add.reduceat(values.numpy(), cuts).astype(np.float64)
         sums[live] = torch.from_numpy(np.add.reduceat(parts, np.searchsorted(cuts, starts)))
     return sums
+
+
+def segment_least(values: Tensor, offsets: Tensor) -> Tensor:
+    """Least of `values` `[N]` in each rollout, `[B]`; ∞ where it has none."""
+    least = torch.full((offsets.shape[0] - 1,), torch.inf, dtype=values.dtype, device=values.device)
+    live = offsets[1:] > offsets[:-1]
+    if values.device.type != "cpu":
+        owner = torch.arange(least.shape[0], device=values.device).repeat_interleave(
+            offsets[1:] - offsets[:-1]
+        )
+        return least.scatter_reduce_(0, owner, values, "amin")
+    if values.numel():
+        least[live] = torch.from_numpy(np.minimum.reduceat(values.numpy(), offsets[:-1][live].numpy()))
+    return least
 
 
 def last_index(mask: Tensor, offsets: Tensor) -> Tensor:

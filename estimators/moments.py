@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,6 +57,19 @@ def of_values(values: Tensor, weights: Tensor | None = None) -> Moments:
     return Moments(count, float(mean), float((weight * (kept - mean).square()).sum()))
 
 
+def merged(mean: Tensor, m2: Tensor, count: Tensor) -> Moments:
+    """The moments of all parts together, `[B]` float64 each; parts of count 0 do not take part."""
+    live = count > 0
+    if not bool(live.all()):
+        mean, m2, count = mean[live], m2[live], count[live]
+    if not count.numel():
+        return Moments()
+    total, shift = count.sum(), mean - mean[0]
+    offset = (count * shift).sum() / total
+    squares = m2.sum() + (count * (shift - offset).square()).sum()
+    return Moments(float(total), float(mean[0] + offset), float(squares))
+
+
 def by_scope(
     mean: Tensor, m2: Tensor, count: Tensor, scope: Tensor, scopes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,15 +77,23 @@ def by_scope(
 
     Gives (count, mean, m2) `[scopes]`. Parts of count 0 do not take part; an empty scope has mean 0.
     """
-    total = torch.zeros(scopes, dtype=torch.float64, device=mean.device)
     live = count > 0
-    weight = torch.where(live, count, 0.0).double()
-    value = torch.where(live, mean, 0.0).double()
-    total.index_add_(0, scope, weight)
+    if not bool(live.all()):
+        mean, m2, count, scope = mean[live], m2[live], count[live], scope[live]
+    total = _sums(count, scope, scopes)
     # A member of each scope as pivot: a constant scope then has a mean and deviations that are exact.
     pivot = torch.zeros_like(total)
-    pivot[scope[live]] = value[live]
-    shifted = torch.zeros_like(total).index_add_(0, scope, weight * (value - pivot[scope]))
-    centre = pivot + shifted / total.clamp(min=1e-300)
-    deviation = (value - centre[scope]).square() * weight + torch.where(live, m2, 0.0).double()
-    return total, torch.where(total > 0, centre, 0.0), torch.zeros_like(total).index_add_(0, scope, deviation)
+    pivot[scope] = mean
+    shift = mean - pivot[scope]
+    offset = _sums(count * shift, scope, scopes) / total.clamp(min=1e-300)
+    deviation = (shift - offset[scope]).square() * count + m2
+    return total, pivot + offset, _sums(deviation, scope, scopes)
+
+
+def _sums(values: Tensor, scope: Tensor, scopes: int) -> Tensor:
+    """Sum of `values` `[B]` by number in `scope`, `[scopes]` float64."""
+    if values.device.type == "cpu":
+        return torch.from_numpy(
+            np.bincount(scope.numpy(), values.numpy(), scopes).astype(np.float64, copy=False)
+        )
+    return torch.zeros(scopes, dtype=torch.float64, device=values.device).index_add_(0, scope, values)

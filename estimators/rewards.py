@@ -112,8 +112,8 @@ def rollout_scores(batch: Batch, params: ScoreParams) -> Tensor:
 
 def _absent(tokens: Tensor, batch: Batch) -> Tensor:
     """Rollouts all of whose token rewards are NaN: the field was not recorded for them. `[B]` bool."""
-    missing = torch.isnan(tokens)
-    if not bool(missing.any()):
+    missing = torch.isnan(tokens) if bool(torch.isnan(tokens.sum())) else None
+    if missing is None:
         return torch.zeros(batch.rollouts, dtype=torch.bool, device=tokens.device)
     return (segment_sums(missing.double(), batch.offsets) == batch.lengths) & (batch.lengths > 0)
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.layout import CHUNK, Layout, Tile, layout_of, make_layout
-from estimators.masked import all_set, repeated, segment_sums
-from estimators.moments import Moments, by_scope
+from estimators.layout import CHUNK, Layout, Tile, layout_of, make_layout, spans
+from estimators.masked import all_set, repeated, segment_least, segment_sums
+from estimators.moments import Moments
 from estimators.whitening import Affine, Whitening, rollout_affine, scope_ids
 from estimators.workspace import buffer
 
@@ -40,7 +40,7 @@ def token_moments(values: Tensor, batch: Batch, extremes: bool = True) -> Rollou
         layout = make_layout(batch.offsets, batch.response_mask & torch.isfinite(values))
         chunks = _chunk_statistics(values, layout, extremes)
         assert chunks is not None
-    return _by_rollout(chunks, layout)
+    return _by_rollout(chunks, layout, extremes)
 
 
 def whiten(
@@ -56,7 +56,7 @@ def whiten(
     if setting.scope != "none":
         ids = scope_ids(batch, setting.scope)
         affine = rollout_affine(moments.mean, moments.m2, moments.count, ids, setting, history)
-    return map_tokens(values, affine, batch, setting.zero_masked, out)
+    return map_tokens(values, affine, batch, setting.zero_masked, out)[0]
 
 
 def _chunk_statistics(values: Tensor, layout: Layout, extremes: bool) -> Tensor | None:
@@ -93,55 +93,50 @@ def _repeat_in_tails(blocks: Tensor, layout: Layout, tile: Tile) -> None:
     blocks[tails] = torch.where(filled, rows, rows[:, :1])
 
 
-def _by_rollout(chunks: Tensor, layout: Layout) -> RolloutMoments:
-    rollouts, device = layout.counts.shape[0], chunks.device
-    owner = repeated(torch.arange(rollouts, device=device), layout.chunks)
-    tokens = torch.full((chunks.shape[1],), float(CHUNK), dtype=torch.float64, device=device)
-    live = layout.chunks > 0
-    tails = torch.cumsum(layout.chunks, 0)[live] - 1
-    tokens[tails] -= (layout.chunks * CHUNK - layout.counts)[live].double()
+def _by_rollout(chunks: Tensor, layout: Layout, extremes: bool) -> RolloutMoments:
     pivot, total, squares, low, high = chunks
-    mean = pivot + total / tokens.clamp(min=1)
-    m2 = (squares - total.square() / tokens.clamp(min=1)).clamp(min=0)
-    count, centre, deviation = by_scope(mean, m2, tokens, owner, rollouts)
-    empty = tokens == 0
-    least = torch.full((rollouts,), torch.inf, dtype=torch.float64, device=device)
-    greatest = -least
-    least.scatter_reduce_(0, owner, torch.where(empty, torch.inf, low), "amin")
-    greatest.scatter_reduce_(0, owner, torch.where(empty, -torch.inf, high), "amax")
-    whole = (torch.where(count > 0, part, torch.nan) for part in (centre, deviation, least, greatest))
-    return RolloutMoments(count, *whole)
+    offsets = torch.nn.functional.pad(torch.cumsum(layout.chunks, 0), (1, 0))
+    live = layout.chunks > 0
+    tokens = torch.full_like(pivot, CHUNK)
+    tokens[offsets[1:][live] - 1] -= (layout.chunks * CHUNK - layout.counts)[live].double()
+    some = tokens.clamp(min=1)
+    # From the first token of each rollout: a constant one then has a mean and deviations that are exact.
+    first = torch.zeros_like(live, dtype=torch.float64)
+    first[live] = pivot[offsets[:-1][live]]
+    shift = pivot - repeated(first, layout.chunks)
+    count = layout.counts.double()
+    offset = segment_sums(tokens * shift + total, offsets) / count.clamp(min=1)
+    inside = (squares - total * total / some).clamp_(min=0)
+    between = tokens * (shift + total / some - repeated(offset, layout.chunks)).square_()
+    found = [first + offset, segment_sums(inside + between, offsets)]
+    if extremes:
+        empty = tokens == 0
+        found.append(segment_least(low.masked_fill(empty, torch.inf), offsets))
+        found.append(-segment_least((-high).masked_fill(empty, torch.inf), offsets))
+    mean, m2, *ends = (part.masked_fill(~live, torch.nan) for part in found)
+    least, greatest = ends or (mean, mean)
+    return RolloutMoments(count, mean, m2, least, greatest)
 
 
 def map_tokens(
     values: Tensor, affine: Affine | None, batch: Batch, zero_masked: bool, out: Tensor | None = None
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """`affine` (`[B]`, or `[1]` where all rollouts share one) of `values` `[N]`; masked tokens become 0 if
-    `zero_masked`, else are mapped."""
+    `zero_masked`, else are mapped. And Σ|·| over each rollout's finite unmasked tokens, `[B]` float64."""
     out = torch.empty_like(values) if out is None else out
-    for tile in layout_of(batch, every_token=True).tiles:
-        rollouts, part = slice(*tile.rollouts), out[tile.span]
-        _map_into(part, values[tile.span], affine, batch.lengths[rollouts], rollouts)
-        if zero_masked:
-            shown = _unmasked(part, batch.response_mask[tile.span], buffer("shown", part.shape[0], values))
-            if shown is not part:
-                part.copy_(shown)
-    return out
-
-
-def absolute_sums(values: Tensor, batch: Batch) -> Tensor:
-    """Σ|x| of `values` `[N]` over each rollout's finite unmasked tokens, `[B]` float64."""
     totals = torch.zeros(batch.rollouts, dtype=torch.float64, device=values.device)
-    for tile in layout_of(batch, every_token=True).tiles:
-        first, last = tile.rollouts
-        part = values[tile.span]
-        shown = _unmasked(part, batch.response_mask[tile.span], buffer("shown", part.shape[0], values))
-        offsets = batch.offsets[first : last + 1] - tile.tokens[0]
+    for rollouts, span in spans(batch):
+        part = out[span]
+        _map_into(part, values[span], affine, batch.lengths[rollouts], rollouts)
+        shown = _unmasked(part, batch.response_mask[span], buffer("shown", part.shape[0], values))
+        if zero_masked and shown is not part:
+            part.copy_(shown)
+        offsets = batch.offsets[rollouts.start : rollouts.stop + 1] - span.start
         sums = segment_sums(torch.abs(shown, out=buffer("absolute", part.shape[0], values)), offsets)
         if not bool(torch.isfinite(sums.sum())):
             sums = segment_sums(torch.where(torch.isfinite(shown), shown.abs(), 0.0), offsets)
-        totals[first:last] = sums
-    return totals
+        totals[rollouts] = sums
+    return out, totals
 
 
 def _map_into(out: Tensor, values: Tensor, affine: Affine | None, lengths: Tensor, rollouts: slice) -> None:

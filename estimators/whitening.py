@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.moments import Moments, by_scope, merge_all
+from estimators.moments import Moments, by_scope, merge_all, merged
 from estimators.parameters import About, read_settings
 from estimators.refused import Refused
 
@@ -124,19 +124,16 @@ def rollout_affine(
     """
     if setting.unit == "response":
         m2, count = torch.zeros_like(m2), (count > 0).double()
-    scope = torch.zeros(mean.shape[0], dtype=torch.int64, device=mean.device) if ids is None else ids
-    scopes = int(scope.max()) + 1 if scope.numel() else 1
-    total, centre, squares = by_scope(mean, m2, count, scope, scopes)
     if ids is None:
-        whole = Moments(float(total[0]), float(centre[0]), float(squares[0]))
+        whole = merged(mean, m2, count)
         if setting.scope == "running":
             whole = merge_all([*history, whole])
         _enough(whole, setting)
-        total, centre, squares = (total.new_full((1,), part) for part in (whole.count, whole.mean, whole.m2))
-    affine = affine_of(total, centre, squares, setting)
-    if ids is None:
-        return affine
-    return Affine(affine.centre[scope], affine.factor[scope], affine.back[scope])
+        count, mean, m2 = (mean.new_full((1,), part) for part in (whole.count, whole.mean, whole.m2))
+        return affine_of(count, mean, m2, setting)
+    scopes = int(ids.max()) + 1 if ids.numel() else 1
+    affine = affine_of(*by_scope(mean, m2, count, ids, scopes), setting)
+    return Affine(affine.centre[ids], affine.factor[ids], affine.back[ids])
 
 
 def _enough(whole: Moments, setting: Whitening) -> None:
