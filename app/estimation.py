@@ -15,7 +15,7 @@ from app.lifecycle import requeue
 from app.results import Result, store_results, summarise
 from app.running import earlier_moments, moments_key, put_moments
 from app.tasks import Task
-from app.tensors import load, token_fields
+from app.tensors import Loaded, load, token_fields
 from estimators import TOKEN_FIELDS, Batch, Refused, Request, estimate, missing, usable
 from storage import batches, estimates
 from storage.database import AnySession, WriteSession, read, write
@@ -181,8 +181,7 @@ def run_estimate(task: Task, estimate_id: str) -> None:
 
     plan = task.commit(begin)
     task.stage("loading")
-    with read(task.engine) as session:
-        loaded = load(session, batch_id, token_fields(request), request.grouping)
+    loaded = load_cached(task, batch_id, request)
     lacking = missing(loaded.batch, request)
     if lacking:
         raise Refused(f"The batch lacks {' and '.join(lacking)}.")
@@ -190,7 +189,7 @@ def run_estimate(task: Task, estimate_id: str) -> None:
     history, past = earlier_moments(task, batch, request)
     task.stage("computing")
     began = time.perf_counter()
-    result = Result.of(estimate(loaded.batch.to(task.device), request, history))
+    result = Result.of(estimate(loaded.batch, request, history))
     timing["compute_seconds"] = time.perf_counter() - began
     task.stage("storing")
     store_results(task, estimate_id, batch_id, loaded, result, int(plan["chunk_bytes"]))
@@ -209,6 +208,17 @@ def run_estimate(task: Task, estimate_id: str) -> None:
         )
 
     task.commit(end)
+
+
+def load_cached(task: Task, batch_id: str, request: Request) -> Loaded:
+    """The batch on the worker's device, as the request needs it."""
+    fields = token_fields(request)
+
+    def from_storage() -> Loaded:
+        with read(task.engine) as session:
+            return load(session, batch_id, fields, request.grouping)
+
+    return task.cache.get((batch_id, fields, request.grouping), task.device, from_storage)
 
 
 def device_name(device: str) -> str:

@@ -55,6 +55,9 @@ class Settings(BaseSettings):
     chunk_bytes: int = Field(
         default=4 << 20, description="Size of what one transaction of a job stores, in bytes."
     )
+    cache_bytes: int = Field(
+        default=128 << 20, description="Memory for batches that a worker keeps on its device, in bytes."
+    )
     spool_days: float = Field(default=7.0, description="How long an uploaded file is kept after it was read.")
     job_days: float = Field(
         default=7.0, description="How long the engine's records of finished jobs are kept."

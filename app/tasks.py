@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Engine
 
+from app.cache import BatchCache
 from app.jobs import Jobs
 from app.settings import Settings
 from storage.database import WriteSession
@@ -44,6 +45,7 @@ class Task:
     jobs: Jobs
     settings: Settings
     device: str
+    cache: BatchCache
     commit: Commit
     check: Callable[[], None]
     stage: Callable[[str], None]

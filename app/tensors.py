@@ -22,7 +22,7 @@ from storage.rollouts import Columns
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """`batch` on the CPU, and the columns of the same rollouts, `[B]` in storage order.
+    """`batch`, and the columns of the same rollouts, `[B]` in storage order.
 
     `unknown` `[B]`: no token field is recorded for the rollout; it stands in the batch as one unmasked token.
     """

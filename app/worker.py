@@ -15,6 +15,7 @@ from types import FrameType
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 from sqlalchemy import Engine
 
+from app.cache import BatchCache
 from app.devices import leave_a_core, pick_device
 from app.jobs import APPLICATION, APPLICATION_VERSION, KINDS, Jobs, Kind, connect
 from app.lifecycle import bury, release
@@ -70,7 +71,8 @@ def working(
     if parent is not None:
         leave_a_core()
     engine, jobs, stop = make_engine(settings.url), connect(settings), threading.Event()
-    launch(Context(engine, jobs, settings, device, executor), queues)
+    context = Context(engine, jobs, settings, device, executor, BatchCache(settings.cache_bytes))
+    launch(context, queues)
     with write(engine) as session:
         workers.register(
             session,
@@ -93,7 +95,9 @@ def working(
     finally:
         stop.set()
         beat.join(timeout=settings.heartbeat_seconds)
+        context.leaving.set()
         DBOS.destroy(workflow_completion_timeout_sec=DRAIN_SECONDS)
+        context.left.set()
         release(engine, jobs, executor)
         log.info("worker stopped", executor=executor)
 

@@ -7,8 +7,9 @@ file (or batch) and on what earlier commits returned.
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from threading import Event
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from dbos import DBOS, DBOSPortableJSONSerializer, SQLAlchemyDatasource
 from dbos import error as engine_errors
 from sqlalchemy import Engine, select
 
+from app.cache import BatchCache
 from app.errors import AppError
 from app.estimation import run_estimate
 from app.jobs import Jobs, Kind, get, model_of
@@ -38,13 +40,17 @@ BODIES: dict[Kind, Callable[[Task, str], None]] = {"ingest": run_ingest, "estima
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What this worker process is and has."""
+    """What this worker process is and has. `leaving` is set when it is about to stop, `left` when the job
+    engine has stopped; `cache` is for all jobs of the process."""
 
     engine: Engine
     jobs: Jobs
     settings: Settings
     device: str
     executor: str
+    cache: BatchCache
+    leaving: Event = field(default_factory=Event)
+    left: Event = field(default_factory=Event)
 
 
 def register(context: Context) -> None:
@@ -91,6 +97,10 @@ def perform(context: Context, kind: Kind, id: str, revision: int, commit: Commit
     except Restart:
         outcome = _end(context, kind, id, revision, partial(start_again, jobs=context.jobs))
     except Exception as error:
+        if context.leaving.is_set():
+            # Perhaps only because the engine is gone: nothing is recorded, the job goes back to the queue.
+            context.left.wait()
+            raise
         sentence, problems = explain(error, kind, id)
         outcome = _end(context, kind, id, revision, partial(give_up, error=sentence, problems=problems))
     log.info("job ended", kind=kind, id=id, outcome=outcome)
@@ -145,7 +155,9 @@ def make_task(context: Context, kind: Kind, id: str, revision: int, commit: Comm
         with write(engine) as session:
             job_rows.progress(session, model, id, stage=name)
 
-    return Task(engine, context.jobs, context.settings, context.device, commit_current, check, stage)
+    return Task(
+        engine, context.jobs, context.settings, context.device, context.cache, commit_current, check, stage
+    )
 
 
 def is_current(session: WriteSession, kind: Kind, id: str, revision: int) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 
+from app.cache import BatchCache
 from app.jobs import KINDS, Jobs, connect, model_of, prepare
 from app.settings import Settings
 from app.tasks import Work
@@ -52,12 +53,17 @@ class Place:
     def work(self) -> int:
         """Do every queued job, also those that jobs queue; how many."""
         done = 0
-        context = Context(self.engine, self.jobs, self.settings, "cpu", self.executor)
+        context = self.context()
         while waiting := self.queued():
             for kind, id, revision in waiting:
                 perform(context, kind, id, revision, self.commit)
                 done += 1
         return done
+
+    def context(self, executor: str | None = None) -> Context:
+        """What a worker of that name would run jobs with."""
+        cache = BatchCache(self.settings.cache_bytes)
+        return Context(self.engine, self.jobs, self.settings, "cpu", executor or self.executor, cache)
 
     def queued(self) -> list[tuple[Any, str, int]]:
         """The queued jobs: (kind, id, revision), oldest first."""

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,16 @@ from tests.acceptance.checks import (
     upload_state,
 )
 from tests.acceptance.dumps import dump
-from tests.acceptance.processes import QUICK, Server, database, run_command, serving, wait_for, worker_of
+from tests.acceptance.processes import (
+    QUICK,
+    Server,
+    database,
+    run_command,
+    runs,
+    serving,
+    wait_for,
+    worker_of,
+)
 
 pytestmark = pytest.mark.acceptance
 
@@ -73,11 +83,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         engine.dispose()
 
 
+def gone(pid: int) -> bool:
+    return not runs(pid)
+
+
 def kill_worker(engine: Engine, progress: Callable[[], tuple[str, int]], times: int) -> None:
     """Kill the living worker `times` times, each time after the job (its state and number) has gone on."""
     done = 0
     for _ in range(times):
-        worker = worker_of(engine)
+        pid = worker_of(engine).pid
 
         def further(before: int = done) -> int:
             state, now = progress()
@@ -85,7 +99,8 @@ def kill_worker(engine: Engine, progress: Callable[[], tuple[str, int]], times: 
             return now if state == "running" and now > before else 0
 
         done = wait_for(further, "the job goes on")
-        os.kill(worker.pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+        wait_for(partial(gone, pid), "the worker is gone")
 
 
 def test_a_killed_worker_loses_nothing(site: Site) -> None:
@@ -121,7 +136,7 @@ def test_a_running_ingest_is_cancelled(site: Site) -> None:
     upload_id = site.post(dump(2000, TOKENS, run="cancelled"))
     site.in_the_middle(upload_id)
     assert site.client.delete(f"/api/v1/uploads/{upload_id}").status_code in (200, 202, 204)
-    wait_for(lambda: upload_state(site.engine, upload_id)[0] == "cancelled", "the ingest is cancelled", 30)
+    wait_for(lambda: upload_state(site.engine, upload_id)[0] == "cancelled", "the ingest is cancelled")
     assert_nothing_partial(site.engine)
     assert site.receipt(upload_id)["batches"] == []
     site.ingested(site.post(dump(8, 16, run="after")))
@@ -164,12 +179,12 @@ def send(server: Server, lane: int, acknowledged: list[str]) -> None:
                 acknowledged.append(answer.json()["id"])
 
 
-def send_half(server: Server, content: bytes, gone: threading.Event) -> None:
+def send_half(server: Server, content: bytes, cut: threading.Event) -> None:
     """Send the first half of an upload and keep the second until the server is gone."""
 
     def halting() -> Iterator[bytes]:
         yield content[: len(content) // 2]
-        gone.wait(120)
+        cut.wait(120)
         yield content[len(content) // 2 :]
 
     with server.client as client, pytest.raises(httpx.TransportError):
@@ -186,22 +201,22 @@ def unfinished(engine: Engine) -> list[str]:
 
 
 def test_a_killed_server_keeps_every_upload_it_acknowledged(tmp_path: Path) -> None:
-    data_dir, acknowledged, gone = tmp_path / "data", list[str](), threading.Event()
+    data_dir, acknowledged, cut = tmp_path / "data", list[str](), threading.Event()
     half = dump(64, 64, run="half")
     with serving(data_dir) as server:
         engine = database(data_dir, QUICK)
         orphan = worker_of(engine).pid
         lanes = [threading.Thread(target=send, args=(server, lane, acknowledged)) for lane in range(3)]
-        lanes.append(threading.Thread(target=send_half, args=(server, half, gone)))
+        lanes.append(threading.Thread(target=send_half, args=(server, half, cut)))
         for lane in lanes:
             lane.start()
         wait_for(lambda: len(acknowledged) >= 12, "uploads are acknowledged")
         server.kill()
         server.ended()
-        gone.set()
+        cut.set()
         for lane in lanes:
             lane.join()
-        wait_for(lambda: not Path(f"/proc/{orphan}").exists(), "the orphaned worker leaves", 30)
+        wait_for(partial(gone, orphan), "the orphaned worker leaves")
 
     with serving(data_dir) as server:
         worker = worker_of(engine)
@@ -217,5 +232,5 @@ def test_a_killed_server_keeps_every_upload_it_acknowledged(tmp_path: Path) -> N
         assert_nothing_partial(engine)
         server.kill(signal.SIGTERM)
         assert server.ended() == 0
-        wait_for(lambda: not Path(f"/proc/{worker.pid}").exists(), "the worker leaves with its server", 5)
+        wait_for(partial(gone, worker.pid), "the worker leaves with its server")
     engine.dispose()

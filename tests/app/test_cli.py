@@ -1,9 +1,12 @@
 """The command line: what it refuses, and how it says so."""
 
+import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from app import cli
 from app.errors import AppError, Conflict
@@ -14,6 +17,16 @@ from storage.database import write
 from storage.models import TokenArray
 from tests.app.test_storing import dump
 from tests.working import Place
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """The commands set up logging for their process; here it is put back."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
 
 
 def vantage(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:

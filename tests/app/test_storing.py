@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from app import workflows
 from app.tasks import Work
 from app.uploads import cancel, receipt
-from app.workflows import Context, perform
+from app.workflows import perform
 from storage import arrays, batches, rollouts, uploads
 from storage.check import verify
 from storage.database import read, write
@@ -85,7 +85,7 @@ def small(place: Place) -> Place:
 
 def run(place: Place, engine: Engine, upload_id: str, live: int) -> str:
     engine.start(live)
-    context = Context(place.engine, place.jobs, place.settings, "cpu", "w")
+    context = place.context("w")
     return perform(context, "ingest", upload_id, 0, engine.commit)
 
 
@@ -196,7 +196,7 @@ def test_a_cancelled_ingest_leaves_nothing(place: Place, monkeypatch: pytest.Mon
                 assert cancel(place.engine, place.jobs, upload_id) == "running"
             task.check()
 
-        return type(task)(task.engine, task.jobs, task.settings, task.device, task.commit, check, task.stage)
+        return replace(task, check=check)
 
     monkeypatch.setattr(workflows, "make_task", cancelling)
     assert run(place, Engine(place, 99), upload_id, live=99) == "cancelled"

@@ -7,13 +7,14 @@ import time
 
 import pytest
 from sqlalchemy import update
+from structlog.testing import capture_logs
 
 from app.devices import pick_device
 from app.errors import BadRequest
 from app.lifecycle import bury, release, request_cancel
 from app.uploads import receipt
 from app.worker import executor_name, here, reap
-from app.workflows import Context, perform
+from app.workflows import perform
 from storage import jobs as job_rows
 from storage import workers
 from storage.database import read, write
@@ -35,7 +36,7 @@ def begun(place: Place, executor: str, live: int = 2) -> str:
     engine = Engine(place, live)
     with pytest.raises(Killed):
         perform(
-            Context(place.engine, place.jobs, place.settings, "cpu", executor),
+            place.context(executor),
             "ingest",
             upload_id,
             0,
@@ -117,7 +118,7 @@ def test_a_worker_that_leaves_does_not_use_up_an_attempt(place: Place) -> None:
 def test_a_worker_that_lost_its_job_cannot_end_it(place: Place) -> None:
     """It was frozen, another one has begun the job, and now its own run fails."""
     upload_id, _ = place.upload(b"no row\n")
-    frozen = Context(place.engine, place.jobs, place.settings, "cpu", "frozen")
+    frozen = place.context("frozen")
 
     def commit_late(work: object) -> None:
         with write(place.engine) as session:
@@ -130,27 +131,27 @@ def test_a_worker_that_lost_its_job_cannot_end_it(place: Place) -> None:
 
 def test_an_old_revision_is_not_begun(place: Place) -> None:
     upload_id, _ = place.upload(dump())
-    context = Context(place.engine, place.jobs, place.settings, "cpu", "w")
+    context = place.context("w")
     assert perform(context, "ingest", upload_id, 7, place.commit) == "nothing to do"
     assert perform(context, "ingest", "unknown", 0, place.commit) == "nothing to do"
     assert upload_of(place, upload_id).state == "queued"
 
 
-def test_an_unforeseen_error_tells_no_secret(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unforeseen_error_tells_no_secret(place: Place) -> None:
     upload_id, _ = place.upload(dump())
-    context = Context(place.engine, place.jobs, place.settings, "cpu", "w")
+    context = place.context("w")
 
     def broken(work: object) -> None:
         raise ValueError("the text of a rollout")
 
-    assert perform(context, "ingest", upload_id, 0, broken) == "failed"
+    with capture_logs() as logged:
+        assert perform(context, "ingest", upload_id, 0, broken) == "failed"
     with read(place.engine) as session:
         body = receipt(session, upload_id)
     assert "ValueError" in body["error"]
     assert upload_id in body["error"]
-    printed = capsys.readouterr()
-    assert "the text of a rollout" not in body["error"] + printed.out + printed.err
-    assert "broken:" in printed.out + printed.err, "the log says where"
+    assert "the text of a rollout" not in body["error"] + str(logged)
+    assert "broken:" in str(logged), "the log says where"
 
 
 def test_devices_are_named_or_refused() -> None:
@@ -159,3 +160,17 @@ def test_devices_are_named_or_refused() -> None:
     for unknown in ("gpu", "cpu:1", "cuda:99", "cuda:x"):
         with pytest.raises(BadRequest, match="VANTAGE_DEVICE"):
             pick_device(unknown)
+
+
+def test_a_job_whose_engine_leaves_is_not_called_failed(place: Place) -> None:
+    upload_id, _ = place.upload(dump())
+    context = place.context("leaving")
+
+    def without_engine(work: object) -> None:
+        context.leaving.set()
+        context.left.set()
+        raise RuntimeError("System database accessed before DBOS was launched")
+
+    with pytest.raises(RuntimeError):
+        perform(context, "ingest", upload_id, 0, without_engine)
+    assert upload_of(place, upload_id).state == "running", "it is handed back, not given up"
