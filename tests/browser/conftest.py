@@ -167,3 +167,10 @@ def settle(page: Page) -> list[str]:
 def overflow(page: Page) -> int:
     """By how many pixels the page is wider than its window."""
     return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+def brightness(page: Page) -> float:
+    """Of the page's background, from 0 (black) to 255."""
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    parts = [float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    return sum(parts) / 3

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import HOSTILE, Site, Watch, settle
+from tests.browser.conftest import HOSTILE, Site, Watch, brightness, settle
 
 pytestmark = pytest.mark.browser
 
@@ -153,5 +153,6 @@ def test_the_exported_file_opens_offline(
     assert alone.locator(".tokens .chunk > span").count() > 20
     expect(alone.locator("main")).to_contain_text("Group recall-0")
     expect(alone.locator(".shared-head")).to_contain_text("exported")
+    assert (brightness(alone) < 60) == (scheme == "dark")
     context.close()
     assert watch.faults == []

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page
 
 from app.pages import PAGES
-from tests.browser.conftest import Site, Watch, overflow, settle
+from tests.browser.conftest import Site, Watch, brightness, overflow, settle
 
 pytestmark = pytest.mark.browser
 
@@ -35,13 +35,6 @@ def addresses(site: Site) -> dict[str, str]:
         "token": token,
     }
     return {name: page.path.format(**values) for name, page in PAGES.items()}
-
-
-def brightness(page: Page) -> float:
-    """Of the page's background, from 0 (black) to 255."""
-    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    parts = [float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
-    return sum(parts) / 3
 
 
 @pytest.mark.parametrize("name", PAGES)
