@@ -141,6 +141,13 @@ def columns(session: AnySession, batch_id: str) -> Columns:
     return Columns(**made)
 
 
+def text_lengths(session: AnySession, batch_id: str) -> NDArray[np.int64]:
+    """Characters of every response's text, `[B]` in storage order; -1 where no text is recorded."""
+    statement = select(func.length(Rollout.response)).where(Rollout.batch_id == batch_id)
+    found = session.execute(statement.order_by(Rollout.group_no, Rollout.part, Rollout.slot)).scalars()
+    return np.array([-1 if length is None else length for length in found], dtype=np.int64)
+
+
 def page(
     session: AnySession,
     batch_id: str,

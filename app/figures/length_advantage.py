@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.figures import chosen as choosing
+from app.figures.extent import Extent, extent
 from app.figures.figure import ESTIMATE, GROUP, Figure, Option, Plot
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, figure, outside, proportionate, rule, symmetric
@@ -18,7 +19,7 @@ from storage.database import ReadSession
 from storage.models import Batch
 
 TITLE = "Length against advantage"
-X = "response length (tokens)"
+X = "response length ({}s)"
 MOST = 2000
 STRATA = 20
 Floats = NDArray[np.float64]
@@ -32,14 +33,16 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     if what == "advantage":
         chosen = choosing.choose(session, batch, options["estimate"])
         if chosen.why is not None:
-            return empty(TITLE, chosen.why, x=X, y=what)
+            return empty(TITLE, chosen.why, x=X.format("token"), y=what)
         label, values = stated(chosen), choosing.per_rollout(session, batch, chosen, columns)
-    if not (columns.length >= 0).any():
-        return empty(TITLE, "no values recorded: response tokens, so lengths are not known.", x=X, y=what)
-    usable = members[(columns.length[members] >= 0) & np.isfinite(values[members])]
+    size = extent(session, batch, columns)
+    if not size.known:
+        why = "no values recorded: neither response tokens nor texts, so lengths are not known."
+        return empty(TITLE, why, x=X.format("token"), y=what)
+    usable = members[(size.lengths[members] >= 0) & np.isfinite(values[members])]
     if not usable.size:
-        return empty(TITLE, f"no values recorded: {what}.", x=X, y=what)
-    return _figure(batch, columns, usable, values, what, label)
+        return empty(TITLE, f"no values recorded: {what}.", x=X.format(size.unit), y=what)
+    return _figure(batch, columns, size, usable, values, what, label)
 
 
 def ranks(values: Floats) -> Floats:
@@ -80,12 +83,13 @@ def stratified(length: NDArray[np.int64], outcome: NDArray[np.bool_], most: int)
 def _figure(
     batch: Batch,
     columns: rollouts.Columns,
+    size: Extent,
     usable: NDArray[np.int64],
     values: Floats,
     what: str,
     label: str,
 ) -> Plot:
-    length, y = columns.length[usable], values[usable]
+    length, y = size.lengths[usable], values[usable]
     with np.errstate(invalid="ignore"):
         passed = columns.reward[usable] > pass_above(columns.reward)
     rho = spearman(length.astype(np.float64), y)
@@ -96,19 +100,19 @@ def _figure(
         ("not scored", ~np.isfinite(columns.reward[usable]), "dim", "x-thin-open"),
     )
     traces = [
-        _dots(batch, columns.index[usable[own]], length[own], y[own], name, role, symbol, what)
+        _dots(batch, columns.index[usable[own]], length[own], y[own], name, role, symbol, what, size.unit)
         for name, which, role, symbol in looks
         if (own := kept[which[kept]]).size
     ]
     return figure(
         traces,
         "Length against reward" if what == "reward" else TITLE,
-        _sentence(label, usable.size, kept.size, rho, outside(y)),
+        _sentence(label, usable.size, kept.size, rho, outside(y) + size.note),
         showlegend=True,
         shapes=[rule(0.0)] if what == "advantage" else [],
-        xaxis=axis(X, rangemode="tozero"),
+        xaxis=axis(X.format(size.unit), rangemode="tozero"),
         yaxis=axis(what if what == "reward" else "advantage (mean over unmasked tokens)", **_range(y)),
-        meta={"n": int(usable.size), "shown": int(kept.size), "spearman": rho},
+        meta={"n": int(usable.size), "shown": int(kept.size), "spearman": rho, "unit": size.unit},
     )
 
 
@@ -121,6 +125,7 @@ def _dots(
     role: str,
     symbol: str,
     what: str,
+    unit: str,
 ) -> Plot:
     return {
         "type": "scatter",
@@ -130,7 +135,7 @@ def _dots(
         "y": array(y),
         "customdata": [[i, f"/batches/{batch.id}/rollouts/{i}"] for i in index.tolist()],
         "marker": {"color": LIGHT[role], "size": 6, "symbol": symbol, "opacity": 0.7},
-        "hovertemplate": f"rollout #%{{customdata[0]}}<br>%{{x}} tokens<br>{what} "
+        "hovertemplate": f"rollout #%{{customdata[0]}}<br>%{{x}} {unit}s<br>{what} "
         f"%{{y:.4g}}<extra>{name}</extra>",
     }
 
@@ -154,7 +159,7 @@ FIGURE = Figure(
     "length_advantage",
     TITLE,
     "Reward or advantage of every rollout against its length, with Spearman's rho.",
-    ("response tokens", "reward or an estimate"),
+    ("response tokens or text", "reward or an estimate"),
     draw,
     options={
         "y": Option("choice", "What stands on the y axis.", "advantage", ("advantage", "reward")),

@@ -3,7 +3,7 @@
 Colour is diverging and centred at 0; it ends at the 98th percentile of |A| over all unmasked tokens of the
 step, so that it does not change from view to view. Longer or larger batches are thinned on the server: each
 cell then shows the advantage with the greatest |A| among the tokens (and rollouts) it stands for, so spikes
-survive.
+survive. Without recorded tokens a row is one colour over the characters of the response's text.
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.figures import chosen as choosing
+from app.figures.extent import Extent, extent
 from app.figures.figure import ESTIMATE, GROUP, Figure, Option, Plot
 from app.figures.palette import DIVERGING, LIGHT
 from app.figures.plotly import array, axis, empty, figure, proportionate
@@ -22,7 +23,7 @@ from storage.database import ReadSession
 from storage.models import Batch
 
 TITLE = "Advantage of every token"
-X, Y = "token of the response", "rollout"
+X, Y = "{} of the response", "rollout"
 COLUMNS, ROWS = 1000, 500
 CLIP_QUANTILE = 0.98
 
@@ -30,26 +31,28 @@ CLIP_QUANTILE = 0.98
 def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     chosen = choosing.choose(session, batch, options["estimate"], per_token=True)
     if chosen.why is not None:
-        return empty(TITLE, chosen.why, x=X, y=Y)
+        return empty(TITLE, chosen.why, x=X.format("token"), y=Y)
     columns = rollouts.columns(session, batch.id)
     members = group_members(session, batch, columns, options)
-    read = _values(session, batch, chosen, columns)
+    size = extent(session, batch, columns)
+    read = _values(session, batch, chosen, columns, size)
     if read is None or not read[1].any():
-        return empty(TITLE, "no values recorded: response tokens, so there is nothing per token.", x=X, y=Y)
+        why = "no values recorded: neither response tokens nor texts, so there is nothing per token."
+        return empty(TITLE, why, x=X.format(size.unit), y=Y)
     values, lengths, mask = read
     clip = clip_of(values, mask)
     grid, masked, width, height = thin(values, lengths, mask, members, options["columns"], options["rows"])
-    return _figure(batch, chosen.label, columns.index[members], grid, masked, width, height, clip)
+    return _figure(chosen.label, columns.index[members], grid, masked, width, height, clip, size)
 
 
 def _values(
-    session: ReadSession, batch: Batch, chosen: choosing.Chosen, columns: rollouts.Columns
+    session: ReadSession, batch: Batch, chosen: choosing.Chosen, columns: rollouts.Columns, size: Extent
 ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.bool_]] | None:
     if chosen.field is not None:
         return choosing.tokens(session, batch, chosen.field)
     # One number per rollout: every unmasked token has it.
     mask = choosing.tokens(session, batch, "response_mask")
-    lengths = np.maximum(columns.length, 0) if mask is None else mask[1]
+    lengths = np.maximum(size.lengths, 0) if mask is None else mask[1]
     unmasked = np.ones(int(lengths.sum()), dtype=bool) if mask is None else mask[0] > 0
     each = choosing.per_rollout(session, batch, chosen, columns).astype(np.float32)
     return np.repeat(each, lengths), lengths, unmasked
@@ -106,7 +109,6 @@ def thin(
 
 
 def _figure(
-    batch: Batch,
     label: str,
     index: NDArray[np.int64],
     grid: NDArray[np.float32],
@@ -114,10 +116,11 @@ def _figure(
     width: int,
     height: int,
     clip: float,
+    size: Extent,
 ) -> Plot:
     names = [f"#{i}" for i in index.tolist()] if height == 1 else _blocks(index, height)
     place = {"x0": (width - 1) / 2, "dx": width, "y": names}
-    unit = "token" if width == 1 else f"{width} tokens from"
+    unit = size.unit if width == 1 else f"{width} {size.unit}s from"
     heat = {
         "type": "heatmap",
         "name": "advantage",
@@ -137,11 +140,17 @@ def _figure(
     return figure(
         traces,
         TITLE,
-        _sentence(label, index.size, width, height, clip, bool(masked.any())),
+        _sentence(label, index.size, width, height, clip, bool(masked.any()), size),
         height=min(720, 120 + 14 * grid.shape[0]),
-        xaxis=axis(X, showgrid=False),
+        xaxis=axis(X.format(size.unit), showgrid=False),
         yaxis=axis(Y, type="category", autorange="reversed", showgrid=False),
-        meta={"n": int(index.size), "clip": clip, "tokens_per_column": width, "rollouts_per_row": height},
+        meta={
+            "n": int(index.size),
+            "clip": clip,
+            "tokens_per_column": width,
+            "rollouts_per_row": height,
+            "unit": size.unit,
+        },
     )
 
 
@@ -165,12 +174,16 @@ def _blocks(index: NDArray[np.int64], height: int) -> list[str]:
     return [f"#{part[0]}" if part.size == 1 else f"#{part[0]} +{part.size - 1}" for part in parts]
 
 
-def _sentence(label: str, rows: int, width: int, height: int, clip: float, masked: bool) -> str:
+def _sentence(label: str, rows: int, width: int, height: int, clip: float, masked: bool, size: Extent) -> str:
     text = f"{label}, n = {plural(rows, 'rollout')}; "
     text += f"colour ends at ±{number(clip)}, the p98 of |A| over the step"
     if width > 1 or height > 1:
-        text += f"; each cell shows the greatest |A| of {plural(width, 'token')}"
+        text += f"; each cell shows the greatest |A| of {plural(width, size.unit)}"
         text += f" and {plural(height, 'rollout')}" if height > 1 else ""
+    if size.unit == "character":
+        return (
+            text + "; no tokens are recorded: each response has one colour over the characters of its text."
+        )
     return text + ("; grey is masked." if masked else ".")
 
 
@@ -178,7 +191,7 @@ FIGURE = Figure(
     "token_heatmap",
     TITLE,
     "The advantage of every token of every rollout, as colour centred at 0.",
-    ("response_mask or any per-token field",),
+    ("response_mask or any per-token field, else the response's text",),
     draw,
     options={
         "estimate": ESTIMATE,
