@@ -27,7 +27,11 @@ def write_file(path: Path, megabytes: int, tokens: int = 4096, group: int = 16) 
     with open(path, "wb") as file:
         while file.tell() < megabytes * 10**6:
             n = int(rng.integers(tokens // 8, tokens))
-            row: dict[str, Any] = {"step": 1, "group_id": f"g{rows // group}", "prompt": f"prompt {rows // group}"}
+            row: dict[str, Any] = {
+                "step": 1,
+                "group_id": f"g{rows // group}",
+                "prompt": f"prompt {rows // group}",
+            }
             row |= {"response": "x" * n, "reward": float(rng.integers(0, 2))}
             row["response_ids"] = rng.integers(0, 150_000, n)
             row["response_mask"] = np.ones(n, np.int64)
@@ -52,7 +56,10 @@ def ingest(running: server.Server, path: Path) -> dict[str, float]:
     start = time.perf_counter()
     with open(path, "rb") as file:
         answer = httpx.post(
-            f"{running.url}/api/v1/uploads", params={"filename": path.name}, content=iter_chunks(file), timeout=600
+            f"{running.url}/api/v1/uploads",
+            params={"filename": path.name},
+            content=iter_chunks(file),
+            timeout=600,
         )
     answer.raise_for_status()
     uploaded, page_ms = time.perf_counter(), []

@@ -45,9 +45,13 @@ def add_batch(engine: Any, run_id: str, step: int, rollouts: int, rng: np.random
             session, filename=f"{step}.jsonl", bytes=1, sha256=digest, files=[], request={}, state="queued"
         )
         jobs.begin_attempt(session, Upload, upload.id, "benchmark")
-        batch = batches.begin(session, run_id=run_id, upload_id=upload.id, format="canonical-jsonl", step=step)
+        batch = batches.begin(
+            session, run_id=run_id, upload_id=upload.id, format="canonical-jsonl", step=step
+        )
         for group in range(rollouts // GROUP):
-            rows = [row(group * GROUP + i, float(rng.random() < 0.4 + step / 1000), rng) for i in range(GROUP)]
+            rows = [
+                row(group * GROUP + i, float(rng.random() < 0.4 + step / 1000), rng) for i in range(GROUP)
+            ]
             prompt = {"group_id": f"g{group}", "prompt": f"prompt {group}", "data_source": f"task{group % 3}"}
             batches.add_part(session, batch.id, group, 0, prompt, rows, {})
         found = findings.run(session, batch.id)

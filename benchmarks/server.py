@@ -45,7 +45,14 @@ def resident(pid: int) -> int:
 @contextmanager
 def serve(data_dir: Path) -> Iterator[Server]:
     """Start `vantage serve --port 0`, wait until it is ready, stop it at the end."""
-    command = [str(Path(sys.executable).with_name("vantage")), "serve", "--port", "0", "--data-dir", str(data_dir)]
+    command = [
+        str(Path(sys.executable).with_name("vantage")),
+        "serve",
+        "--port",
+        "0",
+        "--data-dir",
+        str(data_dir),
+    ]
     with open(data_dir / "serve.log", "wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:

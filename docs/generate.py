@@ -57,7 +57,11 @@ def code(value: Any) -> str:
 def estimators_page() -> str:
     out = ["# Estimators\n"]
     for name, estimator in ESTIMATORS.items():
-        out += [f"\n## {name}\n", module_text(estimator.run), "\n**Needs** " + ", ".join(estimator.needs) + "\n"]
+        out += [
+            f"\n## {name}\n",
+            module_text(estimator.run),
+            "\n**Needs** " + ", ".join(estimator.needs) + "\n",
+        ]
         properties = params_schema(estimator)["properties"]
         rows = [(f"`{p}`", code(s.get("default")), s.get("description")) for p, s in properties.items()]
         out += [table(("parameter", "default", "meaning"), rows), "\n**Conventions** "]
@@ -69,7 +73,10 @@ def conventions_page() -> str:
     out = ["# Conventions\n", "An estimator with the parameters and the whitening of one framework.\n"]
     for name, convention in CONVENTIONS.items():
         agrees = f"{convention.framework} {convention.version}" if convention.framework else "no framework"
-        out += [f"\n## {name}\n", f"{convention.note} Estimator `{convention.estimator}`; agrees with {agrees}.\n"]
+        out += [
+            f"\n## {name}\n",
+            f"{convention.note} Estimator `{convention.estimator}`; agrees with {agrees}.\n",
+        ]
         settings = {**settings_to_dict(convention.params)}
         rows = [(f"`{key}`", code(value)) for key, value in settings.items()]
         rows += [(f"`whitening.{key}`", code(v)) for key, v in settings_to_dict(convention.whitening).items()]
@@ -87,7 +94,11 @@ def formats_page() -> str:
 def figures_page() -> str:
     out = ["# Figures\n", "`GET /api/v1/batches/{id}/figures/{name}` (or `/runs/{run}/figures/{name}`).\n"]
     for name, figure in FIGURES.items():
-        out += [f"\n## {name}\n", f"**{figure.title}.** {figure.shows}\n", "Needs: " + ", ".join(figure.needs) + "\n"]
+        out += [
+            f"\n## {name}\n",
+            f"**{figure.title}.** {figure.shows}\n",
+            "Needs: " + ", ".join(figure.needs) + "\n",
+        ]
         rows = [
             (f"`{option}`", ", ".join(o.choices) or o.kind, code(o.default), o.says)
             for option, o in figure.options.items()

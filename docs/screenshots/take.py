@@ -19,7 +19,13 @@ import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
-ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+]
 ARGS += ["--disable-component-update", "--disable-sync"]
 IN_DOCS = ("home", "batch", "group", "rollout", "whitening", "run")
 
@@ -46,10 +52,12 @@ def pages(base: str) -> dict[str, str]:
     api = httpx.Client(base_url=f"{base}/api/v1", timeout=60)
     run = next(r for r in api.get("/runs").json()["items"] if r["name"] == "example")
     steps = api.get(f"/runs/{run['id']}/steps", params={"limit": 100}).json()["items"]
-    batch = next((s for s in steps if s["step"] == 17), steps[-1])["batch_id"]
+    batch = next((s for s in steps if s["step"] == 17), steps[-1])["batch"]
     uploads = api.get("/jobs", params={"limit": 200}).json()["items"]
     upload = next(j["id"] for j in uploads if j["kind"] in ("ingest", "upload"))
-    panels = [{"figure": name, "batch": batch} for name in ("group_rewards", "whitening_scopes", "token_heatmap")]
+    panels = [
+        {"figure": name, "batch": batch} for name in ("group_rewards", "whitening_scopes", "token_heatmap")
+    ]
     panels.append({"rollout": 0, "batch": batch})  # type: ignore[dict-item]
     board = api.post("/dashboards", json={"title": "What happened at step 17", "panels": panels}).json()
     share = api.post(f"/dashboards/{board['id']}/shares", json={}).json()
@@ -71,7 +79,12 @@ def pages(base: str) -> dict[str, str]:
 def watch(page: Page, base: str, faults: list[str]) -> None:
     page.on("console", lambda m: faults.append(f"{page.url}: {m.text}") if m.type == "error" else None)
     page.on("pageerror", lambda e: faults.append(f"{page.url}: {e}"))
-    page.on("request", lambda r: faults.append(f"off-origin: {r.url}") if not r.url.startswith((base, "data:", "blob:")) else None)
+    page.on(
+        "request",
+        lambda r: (
+            faults.append(f"off-origin: {r.url}") if not r.url.startswith((base, "data:", "blob:")) else None
+        ),
+    )
 
 
 def settle(page: Page) -> None:
