@@ -3,8 +3,8 @@
     python benchmarks/estimators_beside_peers.py [--sizes S,M,L,X] [--rounds 7]
 
 prints a table and writes benchmarks/results/estimators.json. Sizes are rollouts × tokens. "half valid" has
-ragged ends and tool output masked in runs. Times are in single precision, as in training; double precision, the
-default for answers, has rows of its own. `rows()` gives the table to whoever assembles a document.
+ragged ends and tool output masked in runs. Times are in single precision, as in training; double precision,
+the default for answers, has rows of its own. `rows()` gives the table to whoever assembles a document.
 """
 
 import argparse
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def masks(rollouts: int, width: int, half: bool, seed: int = 7) -> torch.Tensor:
-    """All tokens valid; or ragged ends and tool output masked in runs of 32 … 128: half of the cells valid."""
+    """All tokens valid; or ragged ends and tool output masked in runs of 32 … 128, half of it valid."""
     if not half:
         return torch.ones(rollouts, width, dtype=torch.bool)
     random = np.random.default_rng(seed)

@@ -1,7 +1,7 @@
 """How fast does a large JSONL file come in, beside bare parsing of the same file, and at what memory?
 
-Writes benchmarks/results/ingest.json. Figures of one run belong together: the parse is timed before and after the
-ingest on the same machine, and the slower of the two is what the ratio is taken of.
+Writes benchmarks/results/ingest.json. Figures of one run belong together: the parse is timed before and
+after the ingest on the same machine, and the slower of the two is what the ratio is taken of.
 """
 
 import argparse
@@ -21,7 +21,7 @@ FLOATS = ("rollout_log_probs", "old_log_probs", "ref_log_probs", "values", "adva
 
 
 def write_file(path: Path, megabytes: int, tokens: int = 4096, group: int = 16) -> int:
-    """Canonical JSONL with 8 per-token fields, floats as a trainer's `.tolist()` writes them. Returns its rows."""
+    """Canonical JSONL with 8 per-token fields, floats as `.tolist()` writes them. Returns its rows."""
     rng = np.random.default_rng(7)
     rows = 0
     with open(path, "wb") as file:

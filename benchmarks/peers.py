@@ -38,7 +38,7 @@ def python() -> Path:
 
 
 def reexec() -> None:
-    """Goes on in `.bench/` with one thread and huge pages for tensors; returns at once if that is so already."""
+    """Goes on in `.bench/` with one thread and huge pages for tensors; returns at once if already there."""
     if os.environ.get(INSIDE):
         return
     settings = {INSIDE: "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "THP_MEM_ALLOC_ENABLE": "1"}

@@ -66,7 +66,8 @@ def estimators_section() -> str:
         for row in found["rows"]
     ]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    text = f"One thread, thread CPU time, {found['rounds']} interleaved rounds, median of the ratios ({versions}). "
+    text = f"One thread, thread CPU time, {found['rounds']} interleaved rounds, median of the ratios "
+    text += f"({versions}). "
     text += (
         "The copy is of the same bytes in the same run. S 64×512, M 1024×4096, L 8192×2048, X 256×32768.\n\n"
     )
@@ -95,8 +96,10 @@ def pages_section() -> str:
     if found is None:
         return ""
     rows = [[row["what"], f"{row['p50_ms']:.0f} ms", f"{row['p95_ms']:.0f} ms"] for row in found["rows"]]
-    text = f"{found['rollouts']:,} rollouts in {found['steps']} batches, SQLite, one request at a time, cold caches "
-    text += "of the browser; the goal is a p95 of 100 ms.\n\n"
+    text = (
+        f"{found['rollouts']:,} rollouts in {found['steps']} batches, SQLite, one request at a time, nothing "
+    )
+    text += "cached by the browser; the goal is a p95 of 100 ms.\n\n"
     return "## Pages and lists\n\n" + text + table(["what", "median", "p95"], rows) + "\n"
 
 

@@ -1,7 +1,7 @@
 """Screenshots of every page with the example data: light and dark, 1440 and 400 px wide, into .shots/.
 
-`--docs` also refreshes the pictures that the README and the guides show. Prints console errors, requests to another
-origin and pages that scroll sideways, and ends with status 1 if there were any.
+`--docs` also refreshes the pictures that the README and the guides show. Prints console errors, requests to
+another origin and pages that scroll sideways, and ends with status 1 if there were any.
 """
 
 import argparse
