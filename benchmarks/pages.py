@@ -1,7 +1,8 @@
 """How long do pages and lists take with a million rollouts in the database?
 
-Writes benchmarks/results/pages.json. Rollouts without token arrays are written straight into the database through
-the storage functions, `--steps` batches of `--rollouts` each; then a real server answers, one request at a time.
+Writes benchmarks/results/pages.json. Rollouts without token arrays are written straight into the database
+through the storage functions, `--steps` batches of `--rollouts` each; then a real server answers, one request
+at a time.
 """
 
 import argparse
