@@ -20,10 +20,14 @@ from app.figures.token_heatmap import CLIP_QUANTILE, clip_of
 from app.hiding import hide_text, seal
 from app.panels import figure_options
 from app.tokens import Chunk, TokenText
+from estimators import Refused
 from storage import arrays, batches, rollouts
+from storage.arrays import Corrupt
 from storage.database import ReadSession
 from storage.models import Batch, EstimateRollout, Panel, Prompt, Rollout, Run
 
+DAMAGED = "What is stored for this panel does not match its checksum; `vantage check` says more."
+UNKNOWN = "This version of Vantage has no such figure."
 DELETED = "The batch of this panel was deleted."
 NOT_THERE = "The batch has no such {} any more."
 EXCERPT = 240  # characters of a response in a group's table
@@ -97,15 +101,20 @@ def view(session: ReadSession, panel: Panel, hidden: bool = False, sealed: bool 
     try:
         return _with_batch(session, panel, batch, hidden, sealed)
     except AppError as error:
-        return PanelView(
-            panel.kind, _title(panel), _origin(session, batch), panel.caption, missing=error.detail
-        )
+        why = error.detail
+    except Refused as error:
+        why = str(error)
+    except Corrupt:
+        why = DAMAGED
+    return PanelView(panel.kind, _title(panel), _origin(session, batch), panel.caption, missing=why)
 
 
 def _with_batch(session: ReadSession, panel: Panel, batch: Batch, hidden: bool, sealed: bool) -> PanelView:
     origin = _origin(session, batch)
     if panel.kind == "figure":
-        figure = FIGURES[panel.figure or ""]
+        figure = FIGURES.get(panel.figure or "")
+        if figure is None:
+            return PanelView("figure", _title(panel), origin, panel.caption, missing=UNKNOWN)
         subject = session.get_one(Run, batch.run_id) if figure.scope == "run" else batch
         plot = figure.build(session, subject, figure_options(panel.options, panel.estimate_id))
         plot = hide_text(session, batch, plot) if hidden else plot

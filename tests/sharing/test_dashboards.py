@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from storage import batches
 from storage.database import write
+from storage.models import Panel, TokenArray
 from tests.sharing.conftest import World
 
 
@@ -106,6 +108,16 @@ def test_a_page_with_a_deleted_batch_still_opens(world: World) -> None:
     page = world.client.get(f"/dashboards/{dashboard}", headers={"Accept": "text/html"})
     assert page.status_code == 200 and page.text.count("The batch of this panel was deleted.") == 4
     assert "a note of ours" in page.text
+
+
+def test_one_panel_that_fails_leaves_the_others(world: World) -> None:
+    dashboard = world.dashboard(*world.panels())
+    with write(world.engine) as session:
+        session.execute(update(TokenArray).where(TokenArray.batch_id == world.batch).values(checksum=1))
+        session.execute(update(Panel).where(Panel.figure == "group_rewards").values(figure="gone"))
+    views = world.client.get(f"/dashboards/{dashboard}.json").json()["panels"]
+    assert [bool(view["missing"]) for view in views] == [True, True, False, True, False]
+    assert "no such figure" in views[0]["missing"] and "checksum" in views[3]["missing"]
 
 
 def test_pages_and_their_json(world: World) -> None:
