@@ -47,7 +47,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """`std` has ddof 1. `low`, `high`: the range of the batch's rewards, for the axis of the dots."""
+    """`std` has ddof 1; `rows` by reward, highest first."""
 
     prompt: str | None
     size: int
