@@ -22,6 +22,7 @@ FLOAT_LISTS = frozenset(TOKEN_FIELDS) - INT_LISTS
 
 #: A "[" that may open a list inside a list: after "[" or ",", with up to one space, or after two spaces.
 _NESTED = re.compile(rb"\[(?:(?<=[\[,]\[)|(?<=[\[,\s]\s\[))")
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
@@ -82,7 +83,7 @@ def _fast(parser: simdjson.Parser, line: bytes, depth: int) -> Row:
     document: Any = parser.parse(line)
     if type(document) is not simdjson.Object:
         raise TypeError("not an object")
-    check = _NESTED.search(line) is not None
+    check = _may_nest(line)
     fields: dict[str, Any] = {}
     keys = list(document.keys())
     if len(set(keys)) != len(keys) or "\0" in "".join(keys):
@@ -98,6 +99,11 @@ def _fast(parser: simdjson.Parser, line: bytes, depth: int) -> Row:
             raise TooDeep
         fields[key] = value
     return Row(fields)
+
+
+def _may_nest(line: bytes) -> bool:
+    """Whether a list may stand in a list; brackets in texts, which are common, are looked through."""
+    return _NESTED.search(line) is not None and _NESTED.search(_STRING.sub(b'""', line)) is not None
 
 
 def _list(key: str, value: Any, check: bool) -> Any:

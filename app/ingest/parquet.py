@@ -22,8 +22,10 @@ from storage.arrays import MISSING
 
 MAGIC = b"PAR1"
 MAX_BATCH_ROWS = 256
-#: What one batch of rows may take when every text of a nested column were as long as its whole dictionary.
-BATCH_BYTES = 256 << 20
+#: What the numbers of one batch of rows should take; Arrow needs many times as much while it decodes them.
+NUMBER_BYTES = 4 << 20
+#: What one batch may take if every text of a nested column were as long as its whole dictionary.
+TEXT_BYTES = 256 << 20
 BUFFER = 1 << 20
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
@@ -106,7 +108,8 @@ def checked(source: Source, settings: Settings) -> Table:
     size = source.path.stat().st_size if source.path is not None else 0
     account = Caps(settings).account(source.name, size)
     account.reach(numbers, size)
-    batch_rows = max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // max(1, longest)))
+    per_row = numbers // max(1, footer.num_rows)
+    batch_rows = max(1, min(MAX_BATCH_ROWS, TEXT_BYTES // max(1, longest), NUMBER_BYTES // max(1, per_row)))
     return Table(schema.names, schema, schema.metadata or {}, batch_rows, account)
 
 
