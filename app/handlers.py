@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import HTTPException as FastAPIHTTPException
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import DataError, IntegrityError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, StatementError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -95,7 +95,7 @@ def invalid(request: Request, error: Exception) -> Response:
     faults = error.errors()
     unreadable = any(fault["type"] == "json_invalid" for fault in faults)
     problems = [
-        {"row": None, "field": field_of(fault["loc"]), "message": message_of(fault)} for fault in faults[:50]
+        {"row": None, "field": field_of(fault), "message": message_of(fault)} for fault in faults[:50]
     ]
     first = "; ".join(f"{entry['field']}: {entry['message']}" for entry in problems[:3])
     detail = f"{first}. Correct this and send it again; /api/v1/openapi.json says what each field takes."
@@ -103,15 +103,19 @@ def invalid(request: Request, error: Exception) -> Response:
     return answer(request, 400 if unreadable else 422, title, detail, problems, "invalid")
 
 
-def field_of(location: Sequence[object]) -> str:
+def field_of(fault: Mapping[str, Any]) -> str:
     """("query", "limit") -> "limit"; ("body", "panels", 0, "figure") -> "panels.0.figure"."""
-    names = [str(part) for part in location[1:]]
+    location = fault["loc"]
+    names = [] if fault["type"] == "json_invalid" else [str(part) for part in location[1:]]
     return ".".join(names) or str(location[0] if location else "request")
 
 
 def message_of(fault: Mapping[str, Any]) -> str:
     if fault["type"] == "json_invalid":
-        return f"not JSON: {fault.get('ctx', {}).get('error', 'it cannot be parsed')}"
+        error = fault.get("ctx", {}).get("error", "it cannot be parsed")
+        return f"not JSON at character {fault['loc'][-1]}: {error}"
+    if isinstance(fault.get("input"), bytes):
+        return "is not JSON; send it with Content-Type: application/json"
     text = str(fault["msg"]).removeprefix("Value error, ")
     return text[0].lower() + text[1:]
 
@@ -151,7 +155,10 @@ def database_conflict(request: Request, _error: Exception) -> Response:
     return answer(request, 409, "In conflict with what is there", detail, kind="conflict")
 
 
-def database_refuses(request: Request, _error: Exception) -> Response:
+def database_refuses(request: Request, error: Exception) -> Response:
+    """A value that cannot go to the database. What the database says of our own SQL is another matter."""
+    if isinstance(error, DBAPIError) and not isinstance(error, DataError):
+        raise error
     detail = "A value in the request cannot be stored: a NUL character, or a number out of range. Correct it."
     return answer(request, 422, "Understood, but cannot be done", detail, kind="unprocessable")
 
@@ -178,4 +185,6 @@ HANDLERS: dict[Any, ErrorHandler] = {
     OperationalError: database_away,
     IntegrityError: database_conflict,
     DataError: database_refuses,
+    OverflowError: database_refuses,
+    StatementError: database_refuses,
 }

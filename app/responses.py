@@ -5,6 +5,8 @@ without a Content-Encoding may still be gzipped by the middleware.
 """
 
 import hashlib
+import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -28,7 +30,22 @@ PROBLEM_JSON = "application/problem+json"
 
 def dumps(content: Any) -> bytes:
     """JSON bytes; numpy arrays as lists, non-finite numbers as null."""
-    return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    try:
+        return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        # Half a character (a lone surrogate) in a model's text, or an integer beyond 64 bits: rare, and slow.
+        return json.dumps(plain(content), separators=(",", ":")).encode()
+
+
+def plain(content: Any) -> Any:
+    """What Python's own JSON writer takes. Raises TypeError for anything that is not JSON."""
+    if isinstance(content, np.ndarray | np.generic):
+        return plain(content.tolist())
+    if isinstance(content, Mapping):
+        return {str(key): plain(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [plain(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def respond(

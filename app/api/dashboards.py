@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Request, Response
+from fastapi import APIRouter, Body, Header, Query, Request, Response
 
 from app import export, sharing
 from app.api.listing import Cursor, Limit, asked, listed
@@ -17,6 +17,9 @@ from storage.database import AnySession
 from storage.models import Dashboard
 
 router = APIRouter(prefix="/api/v1/dashboards", tags=["dashboards"], route_class=StrictRoute)
+
+
+HideText = Annotated[bool, Query(description="Leave out prompts, responses and token texts.")]
 
 
 class Changed(AppError):
@@ -112,7 +115,7 @@ def delete_dashboard(session: Writer, dashboard_id: Id) -> Response:
 
 
 @router.get("/{dashboard_id}/export.html")
-def export_dashboard(session: Reader, dashboard_id: Id, hide_text: bool = False) -> Response:
+def export_dashboard(session: Reader, dashboard_id: Id, hide_text: HideText = False) -> Response:
     """The dashboard as one HTML file that opens offline. It holds the panels' data."""
     dashboard = find(session, dashboard_id)
     shown = sharing.present(session, dashboard, hide_text)

@@ -54,6 +54,9 @@ def complete(method: str, call: dict[str, Any]) -> None:
     """Every call may be refused; every POST takes a key."""
     problem = {"content": {PROBLEM_JSON: {"schema": REFERENCE}}}
     answers = call["responses"]
+    stream = answers.get("200", {}).get("content", {}).get("text/event-stream")
+    if stream is not None:
+        stream.setdefault("schema", {"type": "string"})  # for generators that do not know `itemSchema`
     if "HTTPValidationError" in str(answers.get("422")):
         del answers["422"]
     answers["4XX"] = {"description": "Refused; `detail` says what to do.", **problem}

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
-from sqlalchemy.exc import DataError, ProgrammingError
+from sqlalchemy.exc import OperationalError, StatementError
 
 from app.errors import BadRequest
 from storage.pages import Page
@@ -37,7 +37,7 @@ def asked(cursor: str | None) -> Iterator[None]:
     except ValueError as error:
         text = str(error)
         raise BadRequest(f"{text[:1].upper()}{text[1:]}.") from error
-    except (OverflowError, DataError, ProgrammingError) as error:
-        if cursor is None:
+    except (OverflowError, StatementError) as error:
+        if cursor is None or isinstance(error, OperationalError):
             raise
         raise BadRequest("The cursor is damaged. Start again without one.") from error

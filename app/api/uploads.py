@@ -27,6 +27,8 @@ from storage.uploads import STORED_PROBLEMS
 
 router = APIRouter(tags=["uploads"], route_class=StrictRoute)
 
+FILENAME = "Name of the file, where the address does not give it; UTF-8."
+
 
 @router.post(
     UPLOADS,
@@ -48,7 +50,7 @@ async def create_upload(
     jobs: JobsDep,
     settings: SettingsDep,
     query: Annotated[UploadQuery, Query()],
-    x_filename: Annotated[str | None, Header(max_length=4096)] = None,
+    x_filename: Annotated[str | None, Header(max_length=4096, description=FILENAME)] = None,
 ) -> Response:
     """Upload rollouts.
 

@@ -1,0 +1,316 @@
+"""What holds for every endpoint: ETags, compression, exact and non-finite numbers, keys, errors, headers."""
+
+import math
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+import zstandard
+from fastapi import APIRouter
+from sqlalchemy.exc import OperationalError
+from starlette.testclient import TestClient
+
+from app.main import create_app
+from app.responses import accepts_encoding, dumps, etag, numbers
+from app.settings import Settings
+from storage.arrays import MISSING, Corrupt
+from tests.api.conftest import BASE, Service, refused
+from tests.api.rows import ROWS, jsonl
+
+IMMUTABLE = [
+    "/batches/{batch}",
+    "/batches/{batch}/findings",
+    "/batches/{batch}/rollouts",
+    "/batches/{batch}/rollouts?sort=-reward&limit=3",
+    "/batches/{batch}/rollouts/0",
+    "/batches/{batch}/rollouts/0/tracks/values",
+    "/batches/{batch}/groups",
+    "/batches/{batch}/groups/code%20one",
+    "/batches/{batch}/figures/group_rewards",
+    "/batches/{batch}/figures/token_heatmap?estimate={estimate}",
+    "/estimates/{estimate}",
+    "/estimates/{estimate}/advantages?rollout=0",
+    "/estimates/{estimate}/advantages?format=npz",
+]
+
+
+@pytest.fixture
+def ids(filled: Service, batch: str) -> dict[str, str]:
+    estimate = filled.get(f"/batches/{batch}/estimates")["items"][0]["id"]
+    return {"batch": batch, "estimate": estimate}
+
+
+@pytest.mark.parametrize("path", IMMUTABLE)
+def test_immutable_answers_are_not_sent_twice(filled: Service, ids: dict[str, str], path: str) -> None:
+    path = "/api/v1" + path.format(**ids)
+    first = filled.client.get(path)
+    assert first.status_code == 200, first.text
+    tag = first.headers["etag"]
+    for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
+        again = filled.client.get(path, headers={"If-None-Match": known})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert filled.client.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_other_views_have_other_tags(filled: Service, ids: dict[str, str]) -> None:
+    seen = [filled.client.get("/api/v1" + path.format(**ids)).headers["etag"] for path in IMMUTABLE]
+    assert len(set(seen)) == len(seen)
+    octets = {"Accept": "application/octet-stream"}
+    track = f"/api/v1/batches/{ids['batch']}/rollouts/0/tracks/values"
+    assert filled.client.get(track, headers=octets).headers["etag"] not in seen
+
+
+def test_an_etag_depends_on_each_part() -> None:
+    assert etag("a", "bc") != etag("ab", "c")
+    assert etag("a", None) != etag("a")
+
+
+def test_big_bodies_are_sent_in_zstd_or_gzip_as_the_client_likes(filled: Service, batch: str) -> None:
+    path = f"/api/v1/batches/{batch}/figures/token_heatmap"
+    plain = filled.client.get(path, headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    packed = filled.client.get(path, headers={"Accept-Encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.json() == plain.json()
+
+
+def test_a_big_body_in_zstd(service: Service) -> None:
+    rows = [dict(row, response=f"{'long text ' * 3000}{row['response']}") for row in ROWS]
+    batch = service.upload(jsonl(rows))["batches"][0]["id"]
+    path = f"/api/v1/batches/{batch}/rollouts/0"
+    plain = service.client.get(path, headers={"Accept-Encoding": "identity"})
+    with service.client.stream("GET", path, headers={"Accept-Encoding": "gzip, zstd"}) as answer:
+        raw = b"".join(answer.iter_raw())
+    assert answer.headers["content-encoding"] == "zstd"
+    assert answer.headers["vary"] == "Accept-Encoding"
+    assert zstandard.ZstdDecompressor().decompress(raw) == plain.content
+    assert len(raw) < len(plain.content) / 20
+
+
+@pytest.mark.parametrize(
+    ("header", "accepted"),
+    [
+        ("zstd", True),
+        ("gzip, zstd;q=0.5", True),
+        ("ZSTD", True),
+        ("gzip", False),
+        ("zstd;q=0", False),
+        ("zstd; q=0.0", False),
+        ("", False),
+        ("notzstd", False),
+    ],
+)
+def test_what_a_client_accepts(header: str, accepted: bool) -> None:
+    assert accepts_encoding(header, "zstd") is accepted
+
+
+def test_numbers_are_exact_and_odd_ones_are_named() -> None:
+    values = np.array([np.float32(0.1), np.nan, np.inf, -np.inf, MISSING], np.float32)
+    shown, names = numbers(values)
+    assert orjson.loads(dumps(shown)) == [float(np.float32(0.1)), None, None, None, None]
+    assert names == {"1": "NaN", "2": "Infinity", "3": "-Infinity"}
+
+
+def test_lone_surrogates_and_large_integers_are_shown() -> None:
+    content = {"text": "half \ud83d", "numbers": np.array([1.5, np.nan]), "big": 2**70, "nan": math.nan}
+    assert (
+        dumps(content)
+        == b'{"text":"half \\ud83d","numbers":[1.5,null],"big":1180591620717411303424,"nan":null}'
+    )
+
+
+def test_odd_numbers_of_a_file_are_null_and_named(service: Service) -> None:
+    odd = dict(
+        ROWS[0], reward=math.inf, values=[math.nan, -math.inf, None], reward_components={"a": math.nan}
+    )
+    batch = service.upload(jsonl([odd, *ROWS[1:]]))["batches"][0]["id"]
+    shown = service.get(f"/batches/{batch}/rollouts/0")
+    assert shown["reward"] is None
+    assert shown["values"] == [None, None, None]
+    assert shown["nonfinite"]["reward"] == "Infinity"
+    assert shown["nonfinite"]["values"] == {"0": "NaN", "1": "-Infinity"}
+    listed = service.get(f"/batches/{batch}/rollouts")["items"]
+    assert listed[0]["nonfinite"] == {"reward": "Infinity"} and listed[1]["nonfinite"] == {}
+    track = service.get(f"/batches/{batch}/rollouts/0/tracks/values", params={"start": 1})
+    assert (track["values"], track["nonfinite"]) == ([None, None], {"0": "-Infinity"})
+    group = service.get(f"/batches/{batch}/groups/{odd['group_id']}")
+    assert group["nonfinite"] == {"0": "Infinity"} and group["scored"] == 3
+
+
+def test_hostile_text_comes_back_as_it_was(service: Service) -> None:
+    text = "</script><img onerror=x>\u202e \x00 half \ud83d"
+    rows = [dict(row, response=text, response_tokens=None, prompt=text) for row in ROWS]
+    for row in rows:
+        row.pop("response_tokens")
+    batch = service.upload(jsonl(rows))["batches"][0]["id"]
+    shown = service.get(f"/batches/{batch}/rollouts/0")
+    assert (shown["response"], shown["prompt"]) == (text, text)
+    assert service.get(f"/batches/{batch}/groups")["items"][0]["excerpt"] == text
+
+
+# Keys
+
+
+def test_a_key_is_answered_once(service: Service) -> None:
+    key = {"Idempotency-Key": "make-it"}
+    body = {"title": "mine"}
+    first = service.post("/dashboards", json=body, headers=key)
+    again = service.post("/dashboards", json=body, headers=key)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json() == first.json()
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.headers["location"] == first.headers["location"]
+    assert service.get("/dashboards")["total"] == 1
+    refused(service.post("/dashboards", json={"title": "other"}, headers=key), 422, "another request")
+    refused(service.post("/estimates/x/cancel", headers=key), 422, "another request")
+
+
+def test_a_key_of_a_refused_request_is_free_again(service: Service) -> None:
+    key = {"Idempotency-Key": "try"}
+    refused(service.post("/dashboards", json={"title": ""}, headers=key), 422, "title")
+    assert service.post("/dashboards", json={"title": "now"}, headers=key).status_code == 201
+
+
+def test_a_secret_is_not_kept_for_a_second_answer(service: Service) -> None:
+    board = service.post("/dashboards", json={"title": "mine"}).json()["id"]
+    key = {"Idempotency-Key": "link"}
+    made = service.post(f"/dashboards/{board}/shares", json={}, headers=key).json()
+    refused(service.post(f"/dashboards/{board}/shares", json={}, headers=key), 409, "shown only once")
+    assert service.get(f"/dashboards/{board}/shares")["total"] == 1
+    kept = (service.place.settings.data_dir / "vantage.db").read_bytes()
+    kept += (service.place.settings.data_dir / "vantage.db-wal").read_bytes()
+    assert made["token"].encode() not in kept
+
+
+def test_a_keyed_estimate_is_followed_up(service: Service) -> None:
+    batch = service.upload()["batches"][0]["id"]
+    path, body, key = f"/batches/{batch}/estimates", {"convention": "dr_grpo/trl"}, {"Idempotency-Key": "e"}
+    assert service.post(path, json=body, headers=key).status_code == 202
+    service.work()
+    again = service.post(path, json=body, headers=key, params={"wait": 1})
+    assert (again.status_code, again.json()["state"]) == (200, "succeeded")
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "tab\there"])
+def test_keys_that_cannot_be(refusing: Service, key: str) -> None:
+    refused(
+        refusing.post("/dashboards", json={"title": "x"}, headers={"Idempotency-Key": key}), 400, "printable"
+    )
+
+
+# Errors
+
+FAILING = APIRouter(prefix="/api/v1/failing")
+
+
+@FAILING.get("/unforeseen")
+def unforeseen() -> None:
+    raise RuntimeError("a secret at /srv/secret/path")
+
+
+@FAILING.get("/away")
+def away() -> None:
+    raise OperationalError("SELECT secret", {}, Exception("locked"))
+
+
+@FAILING.get("/corrupt")
+def corrupt() -> None:
+    raise Corrupt("b", "values", 0, 0, "checksum")
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    app = create_app(Settings(data_dir=tmp_path_factory.mktemp("failing")))
+    app.include_router(FAILING)
+    with TestClient(app, base_url=BASE) as client:
+        yield client
+
+
+def test_an_unforeseen_error_says_where_to_look_and_nothing_else(failing: TestClient) -> None:
+    answer = failing.get("/api/v1/failing/unforeseen", headers={"X-Request-Id": "find-me-1"})
+    body = refused(answer, 500, "find-me-1")
+    assert body["request_id"] == answer.headers["x-request-id"] == "find-me-1"
+    assert "secret" not in answer.text and "RuntimeError" not in answer.text
+    assert answer.headers["content-security-policy"]
+
+
+def test_a_database_that_is_away_is_503_with_a_time_to_come_back(failing: TestClient) -> None:
+    answer = failing.get("/api/v1/failing/away")
+    refused(answer, 503, "try again")
+    assert answer.headers["retry-after"] == "5"
+    assert "SELECT" not in answer.text
+
+
+def test_damaged_data_say_how_to_repair_them(failing: TestClient) -> None:
+    refused(failing.get("/api/v1/failing/corrupt"), 500, "vantage check")
+
+
+def test_a_person_gets_a_page_and_a_program_gets_json(failing: TestClient) -> None:
+    page = failing.get("/nothing/here", headers={"Accept": "text/html"})
+    assert page.status_code == 404 and page.headers["content-type"].startswith("text/html")
+    refused(failing.get("/nothing/here.json", headers={"Accept": "text/html"}), 404)
+    refused(failing.get("/api/v1/nothing", headers={"Accept": "text/html"}), 404, "openapi.json")
+    refused(failing.get("/nothing/here"), 404)
+
+
+def test_request_ids_are_given_and_taken_only_where_they_are_plain(failing: TestClient) -> None:
+    assert len(failing.get("/healthz").headers["x-request-id"]) == 16
+    assert (
+        failing.get("/healthz", headers={"X-Request-Id": "abc-12345"}).headers["x-request-id"] == "abc-12345"
+    )
+    assert failing.get("/healthz", headers={"X-Request-Id": "a b\\n" * 30}).headers["x-request-id"] != "a b"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b'{"title": NaN}', "application/json", 400),
+        (b'{"title": "\\ud800"}', "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b'{"title": "x"', "application/json", 400),
+        (b'"text"', "application/json", 422),
+        (b"", "application/json", 422),
+        (b'{"title": "x"}', "text/plain", 422),
+        (b"title=x", "application/x-www-form-urlencoded", 422),
+        (b"\xff\xfe", "application/json", 400),
+        (b'{"title": 1e999}', "application/json", 400),
+        (b'{"title": ' + b"9" * 5000 + b"}", "application/json", 400),
+    ],
+)
+def test_bodies_that_are_no_json_of_ours(failing: TestClient, content: bytes, kind: str, status: int) -> None:
+    for path in ("/api/v1/dashboards", "/api/v1/batches/x/estimates"):
+        answer = failing.post(path, content=content, headers={"Content-Type": kind})
+        body = refused(answer, status)
+        assert body["problems"][0]["message"]
+
+
+def test_bodies_have_a_limit_that_is_named(failing: TestClient) -> None:
+    body = b'{"title": "' + b"x" * (1 << 20) + b'"}'
+    kind = {"Content-Type": "application/json"}
+    refused(failing.post("/api/v1/dashboards", content=body, headers=kind), 413, "VANTAGE_MAX_BODY_BYTES")
+    chunks = [body[:600_000], body[600_000:]]
+    refused(
+        failing.post("/api/v1/dashboards", content=iter(chunks), headers=kind), 413, "VANTAGE_MAX_BODY_BYTES"
+    )
+    keyed = {**kind, "Idempotency-Key": "big"}
+    refused(
+        failing.post("/api/v1/dashboards", content=iter(chunks), headers=keyed), 413, "VANTAGE_MAX_BODY_BYTES"
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PUT", "/runs"),
+        ("POST", "/runs"),
+        ("DELETE", "/batches"),
+        ("PATCH", "/estimates/x"),
+        ("POST", "/figures"),
+    ],
+)
+def test_methods_that_are_not_taken(failing: TestClient, method: str, path: str) -> None:
+    answer = failing.request(method, f"/api/v1{path}")
+    refused(answer, 405, "method")
+    assert answer.headers["allow"]
