@@ -180,34 +180,43 @@ def run_estimate(task: Task, estimate_id: str) -> None:
         return {"chunk_bytes": task.settings.chunk_bytes}
 
     plan = task.commit(begin)
+    loaded, result, timing, past = computed(task, batch, request)
+    task.stage("storing")
+    store_results(task, estimate_id, batch_id, loaded, result, int(plan["chunk_bytes"]))
+    found: dict[str, Any] = {
+        "per_token": result.per_token,
+        "device": device_name(task.device),
+        "timing": timing | {"total_seconds": time.perf_counter() - started},
+        "summary": summarise(loaded, result) | past,
+    }
+
+    def end(session: WriteSession) -> None:
+        put_moments(session, batch_id, moments_key(request), result.moments)
+        estimates.finish(session, estimate_id, **found)
+
+    task.commit(end)
+
+
+def computed(
+    task: Task, batch: BatchRow, request: Request
+) -> tuple[Loaded, Result, dict[str, float], dict[str, Any]]:
+    """The batch, its estimate, what took how long, and what the summary says of earlier steps.
+
+    Raises Refused where the batch does not allow it.
+    """
+    began = time.perf_counter()
     task.stage("loading")
-    loaded = load_cached(task, batch_id, request)
+    loaded = load_cached(task, batch.id, request)
     lacking = missing(loaded.batch, request)
     if lacking:
         raise Refused(f"The batch lacks {' and '.join(lacking)}.")
-    timing = {"load_seconds": time.perf_counter() - started}
+    timing = {"load_seconds": time.perf_counter() - began}
     history, past = earlier_moments(task, batch, request)
     task.stage("computing")
     began = time.perf_counter()
     result = Result.of(estimate(loaded.batch, request, history))
     timing["compute_seconds"] = time.perf_counter() - began
-    task.stage("storing")
-    store_results(task, estimate_id, batch_id, loaded, result, int(plan["chunk_bytes"]))
-    summary = summarise(loaded, result) | past
-    timing["total_seconds"] = time.perf_counter() - started
-
-    def end(session: WriteSession) -> None:
-        put_moments(session, batch_id, moments_key(request), result.moments)
-        estimates.finish(
-            session,
-            estimate_id,
-            per_token=result.per_token,
-            device=device_name(task.device),
-            timing=timing,
-            summary=summary,
-        )
-
-    task.commit(end)
+    return loaded, result, timing, past
 
 
 def load_cached(task: Task, batch_id: str, request: Request) -> Loaded:

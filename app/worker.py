@@ -72,22 +72,11 @@ def working(
         leave_a_core()
     engine, jobs, stop = make_engine(settings.url), connect(settings), threading.Event()
     context = Context(engine, jobs, settings, device, executor, BatchCache(settings.cache_bytes))
+    with write(engine) as session:  # before it can begin a job: an unknown worker would not be missed
+        workers.register(session, executor, socket.gethostname(), os.getpid(), device, list(queues))
     launch(context, queues)
-    with write(engine) as session:
-        workers.register(
-            session,
-            executor_id=executor,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            device=device,
-            queues=list(queues),
-        )
-    beat = threading.Thread(
-        target=keep_beating,
-        args=(engine, jobs, settings, executor, parent, stop),
-        daemon=True,
-        name="heartbeat",
-    )
+    beating = (engine, jobs, settings, executor, parent, stop)
+    beat = threading.Thread(target=keep_beating, args=beating, daemon=True, name="heartbeat")
     beat.start()
     log.info("worker ready", executor=executor, device=device, queues=list(queues))
     try:

@@ -4,8 +4,8 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import Engine
 
@@ -47,6 +47,14 @@ def pid_of(engine: Engine, executor: str) -> int:
         return session.get_one(Worker, executor).pid
 
 
+def finish(engine: Engine, client: httpx.Client, upload_id: str) -> str:
+    """Wait for the ingest, look at every number of it: its batch."""
+    wait_for(lambda: upload_state(engine, upload_id)[0] == "succeeded", "the ingest succeeds")
+    (batch,) = client.get(f"/api/v1/uploads/{upload_id}").json()["batches"]
+    assert_whole(engine, batch["id"], ROLLOUTS, TOKENS)
+    return str(batch["id"])
+
+
 def test_one_worker_takes_over_from_another(tmp_path: Path, settings: dict[str, str], engine: Engine) -> None:
     data_dir = tmp_path / "data"
     with (
@@ -62,21 +70,13 @@ def test_one_worker_takes_over_from_another(tmp_path: Path, settings: dict[str, 
                 assert answer.status_code in (201, 202), answer.text
                 return str(answer.json()["id"])
 
-            def finish(upload_id: str) -> dict[str, Any]:
-                wait_for(lambda: upload_state(engine, upload_id)[0] == "succeeded", "the ingest succeeds")
-                body: dict[str, Any] = client.get(f"/api/v1/uploads/{upload_id}").json()
-                (batch,) = body["batches"]
-                assert_whole(engine, batch["id"], ROLLOUTS, TOKENS)
-                found: dict[str, Any] = batch
-                return found
-
             frozen_job = post("frozen")
             frozen = wait_for(lambda: holder(engine, frozen_job), "a worker is in the middle")
             pid = pid_of(engine, frozen)
             os.kill(pid, signal.SIGSTOP)
             wait_for(lambda: owner(engine, frozen_job) not in (None, frozen), "another worker takes over")
             os.kill(pid, signal.SIGCONT)
-            finish(frozen_job)
+            finish(engine, client, frozen_job)
             wait_for(lambda: frozen not in names(engine), "the one that froze leaves")
 
             with running("worker-3", data_dir, settings, "worker"):
@@ -84,11 +84,9 @@ def test_one_worker_takes_over_from_another(tmp_path: Path, settings: dict[str, 
                 killed_job = post("killed")
                 killed = wait_for(lambda: holder(engine, killed_job), "a worker is in the middle")
                 os.kill(pid_of(engine, killed), signal.SIGKILL)
-                batch = finish(killed_job)
+                batch_id = finish(engine, client, killed_job)
                 request = {"estimator": "gae", "params": {"lam": 0.5}, "whitening": {"scope": "batch"}}
-                made = client.post(
-                    f"/api/v1/batches/{batch['id']}/estimates", json=request, params={"wait": 60}
-                )
+                made = client.post(f"/api/v1/batches/{batch_id}/estimates", json=request, params={"wait": 60})
                 assert_estimated(engine, made.json()["id"], ROLLOUTS)
         assert_nothing_partial(engine)
 
