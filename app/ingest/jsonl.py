@@ -15,7 +15,10 @@ from app.settings import Settings
 #: Makes a rollout of a row's fields, or the error that rejects it; sees the file's header.
 Convert = Callable[[int, dict[str, Any], dict[str, Any], Notes], Rollout | Problem]
 
-PEEK_LINES = 1000  # log lines may stand before the first row
+PEEK_LINES = 1000  # lines of a log
+PEEK_ROWS = 50  # objects that are no rollouts
+#: Keys of a row by which a format can be told.
+ANSWERS = frozenset(("_header", "response", "response_ids", "response_tokens", "output"))
 SHOWN = 60
 
 
@@ -33,18 +36,33 @@ def is_array(head: bytes) -> bool:
 
 
 def first_row(source: Source, settings: Settings) -> dict[str, Any] | None:
-    """The first of the first lines that is a JSON object, a header line included; None if there is none."""
+    """What the file is judged by: its first row with a response (or header), else its first object, if any.
+
+    Lines of a log, or objects of another kind, may stand before the rows.
+    """
+    first, seen = None, 0
+    for fields in _objects(source, settings):
+        if not ANSWERS.isdisjoint(fields):
+            return fields
+        first, seen = first or fields, seen + 1
+        if seen >= PEEK_ROWS:
+            break
+    return first
+
+
+def _objects(source: Source, settings: Settings) -> Iterator[dict[str, Any]]:
+    """The JSON objects among the first lines."""
     parser = simdjson.Parser()
     for count, line in enumerate(rows(source, settings)):
         if count >= PEEK_LINES:
-            return None
+            return
         if line.too_long or not line.data:
             continue
         try:
-            return parse(parser, line.data, settings.max_depth).fields
+            fields = parse(parser, line.data, settings.max_depth).fields
         except (NotJson, TooDeep):
             continue
-    return None
+        yield fields
 
 
 def read(source: Source, settings: Settings, convert: Convert, header: Header) -> Iterator[Item]:

@@ -6,7 +6,7 @@ import pytest
 
 from app.ingest import FORMATS, File, Format, Problem, Source, detect, unwrap
 from app.settings import Settings
-from tests.ingest.reading import SAMPLES, sample
+from tests.ingest.reading import SAMPLES, read_rows, sample
 from tests.ingest.test_broken import LOADED, TOO_LARGE
 from tests.ingest.test_samples import EXPECTED
 
@@ -75,6 +75,15 @@ def test_the_name_of_a_file_says_nothing(tmp_path: Path) -> None:
             found = detect(source, Settings())
             assert isinstance(found, Format)
             assert found.name == READ[name]
+
+
+def test_logs_and_other_objects_may_stand_before_the_rows(tmp_path: Path) -> None:
+    before = [*["step 1: loss 0.5"] * 300, {"event": "start"}, {"event": "go"}]
+    outcome = read_rows(tmp_path, *before, {"response": "a", "reward": 1.0})
+    assert [rollout.row for rollout in outcome.rollouts] == [303]
+    assert len(outcome.errors) == 302
+    outcome = read_rows(tmp_path, {"event": "start"}, {"input": "p", "output": "r", "score": 1.0})
+    assert outcome.headers[0].format == "verl-jsonl"
 
 
 def test_names_of_formats_are_unique_and_titled() -> None:
