@@ -140,8 +140,9 @@ def _enough(whole: Moments, setting: Whitening) -> None:
     if whole.count > setting.ddof:
         return
     unit = "unmasked token" if setting.unit == "token" else "response"
+    unit += "s" if setting.ddof else ""
     raise Refused(
-        f"Whitening over the {setting.scope} needs at least {setting.ddof + 1} {unit}s with an advantage; "
+        f"Whitening over the {setting.scope} needs at least {setting.ddof + 1} {unit} with an advantage; "
         f"there {'is' if whole.count == 1 else 'are'} {whole.count:g}. Ask for the scope none."
     )
 

@@ -176,3 +176,50 @@ def test_reward_weights_by_name_and_their_mistakes() -> None:
         ask({"convention": "dr_grpo/trl", "params": {"reward_weights": {"style": 2.0}}}, batch)
     with pytest.raises(Refused, match="has 3 entries for 2 components"):
         ask({"convention": "dr_grpo/trl", "params": {"reward_weights": [1, 1, 1]}}, batch)
+
+
+def test_token_reward_that_is_not_a_number() -> None:
+    """On a masked token it is left out of the sum; on an unmasked one the rollout has no score."""
+    rewards = [[1.0, NAN], [0.0, 0.0], [NAN, 1.0], [2.0, math.inf]]
+    batch = batch_of([[1, 0], [1, 0], [1, 1], [1, 1]], ["g"] * 4, token_level_rewards=rewards)
+    near(ask({"estimator": "dr_grpo"}, batch).advantages, [0.5, -0.5, NAN, NAN])
+
+
+def test_rollout_that_lacks_a_token_field_others_have() -> None:
+    """Its token rewards are all NaN: the reward stands in, in the sum as on the token."""
+    batch = batch_of(
+        [[1, 1], [1, 1]],
+        ["g"] * 2,
+        [5.0, 3.0],
+        token_level_rewards=[[0, 1], [NAN, NAN]],
+        values=[[0, 0], [0, 0]],
+    )
+    near(ask({"estimator": "dr_grpo"}, batch).advantages, [-1.0, 1.0])
+    near(ask({"estimator": "gae", "params": {"lam": 0, "gamma": 0}}, batch).advantages, [0, 1, 0, 3])
+
+
+def test_empty_response_has_its_recorded_reward() -> None:
+    batch = batch_of([[], [1]], ["g", "g"], [4.0, 1.0], token_level_rewards=[[], [1]])
+    near(ask({"convention": "dr_grpo/verl"}, batch).advantages, [1.5, -1.5])
+    near(ask({"estimator": "dr_grpo"}, batch).advantages, [0.0, 0.0])
+
+
+def test_reward_is_clipped_before_it_is_placed() -> None:
+    batch = batch_of([[1, 1]], scores=[50.0], values=[[0, 0]])
+    near(ask({"estimator": "gae"}, batch).advantages, [50, 50])
+    near(ask({"estimator": "gae", "params": {"reward_clip_range": [-10, 10]}}, batch).advantages, [10, 10])
+
+
+def test_the_reward_alone_when_asked_for() -> None:
+    batch = batch_of([[1]] * 2, ["g"] * 2, [1.0, 3.0], token_level_rewards=[[7], [7]])
+    near(ask({"estimator": "dr_grpo"}, batch).advantages, [0, 0])
+    near(ask({"estimator": "dr_grpo", "params": {"score": "reward"}}, batch).advantages, [-1, 1])
+
+
+def test_kl_is_taken_off_scores_of_rollouts_too() -> None:
+    batch = batch_of([[1, 0], [1, 1]], ["g"] * 2, [1.0, 1.0], kl=[[0.5, 100.0], [1.0, 2.0]])
+    near(ask({"estimator": "dr_grpo", "params": {"kl_coef": 0.1}}, batch).advantages, [0.125, -0.125])
+    with pytest.raises(Refused, match="needs old_log_probs and ref_log_probs, or kl"):
+        bare = batch_of([[1]] * 2, ["g"] * 2, [1.0, 2.0])
+        ask({"estimator": "dr_grpo", "params": {"kl_coef": 0.1}}, bare)
+    assert missing(batch, Request.from_dict({"estimator": "dr_grpo", "params": {"kl_coef": 0.1}})) == ()

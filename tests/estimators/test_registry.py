@@ -1,4 +1,4 @@
-"""The registry is complete: an estimator that is in no registry, or a docstring without its answers, fails."""
+"""The registry is complete: an estimator in no registry, or a docstring without its answers, fails here."""
 
 import importlib
 import json

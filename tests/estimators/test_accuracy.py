@@ -1,0 +1,92 @@
+"""How far single precision is from double on the same inputs, and that cost grows with tokens only."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from estimators import Batch, Request, estimate, group_statistics
+from estimators.layout import layout_of
+from estimators.tokens import whiten
+from estimators.whitening import W_TRL
+
+
+def regular(rewards: Tensor, values: Tensor, mask: Tensor | None = None) -> Batch:
+    rollouts, width = rewards.shape
+    return Batch(
+        torch.arange(rollouts + 1) * width,
+        torch.ones(rollouts * width, dtype=torch.bool) if mask is None else mask.reshape(-1),
+        torch.arange(rollouts) // 2,
+        torch.zeros(rollouts, dtype=torch.float64),
+        token_level_rewards=rewards.reshape(-1),
+        values=values.reshape(-1),
+    )
+
+
+@pytest.mark.parametrize("width", [512, 4096, 32768])
+@pytest.mark.parametrize(("lam", "drift"), [(0.95, 0.0), (0.99, 0.0), (1.0, 0.0), (1.0, 0.01)])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_gae_in_single_precision(width: int, lam: float, drift: float, gaps: bool) -> None:
+    generator = torch.Generator().manual_seed(width)
+    rewards = torch.randn(4, width, generator=generator) * 0.1 + drift
+    values = torch.randn(4, width, generator=generator)
+    mask = torch.rand(4, width, generator=generator) < 0.7 if gaps else None
+    batch = regular(rewards, values, mask)
+    found = {}
+    for precision in ("float32", "float64"):
+        body = {"estimator": "gae", "params": {"lam": lam}, "precision": precision}
+        found[precision] = estimate(batch, Request.from_dict(body)).advantages.double()
+    error = float((found["float32"] - found["float64"]).abs().max())
+    largest = float(found["float64"].abs().max())
+    assert error <= (1e-6 * largest if lam == 1 else 2e-6 * max(1.0, largest))
+
+
+@pytest.mark.parametrize("scope", ["batch", "group"])
+def test_whitening_in_single_precision(scope: str) -> None:
+    generator = torch.Generator().manual_seed(5)
+    values = torch.randn(8, 4096, generator=generator) * 3 + 1
+    mask = torch.rand(8, 4096, generator=generator) < 0.6
+    batch = regular(values, values, mask)
+    setting = Request.from_dict({"estimator": "gae", "whitening": {"scope": scope}}).whitening
+    single = whiten(values.reshape(-1), batch, setting).double()
+    double = whiten(values.reshape(-1).double(), batch, setting)
+    assert float((single - double).abs().max()) <= 5e-6
+
+
+def test_group_statistics_far_from_zero() -> None:
+    generator = torch.Generator().manual_seed(9)
+    scores = (1e6 + 0.5 * torch.randn(4096, generator=generator)).double()
+    group = torch.arange(4096) % 512
+    found = group_statistics(scores, group)
+    for number in (0, 511):
+        members = scores[group == number].numpy()
+        exact = np.array(members, dtype=np.longdouble)
+        assert float(found.mean[number]) == pytest.approx(float(exact.mean()), rel=1e-15)
+        assert float(found.std(1)[number]) == pytest.approx(float(exact.std(ddof=1)), rel=1e-9)
+
+
+def test_whitened_advantages_have_mean_zero_and_spread_one() -> None:
+    generator = torch.Generator().manual_seed(1)
+    values = torch.randn(300, 1000, generator=generator, dtype=torch.float64) * 7 + 100
+    mask = torch.rand(300, 1000, generator=generator) < 0.5
+    batch = regular(values, values, mask)
+    assert len(layout_of(batch).tiles) == 1
+    out = whiten(values.reshape(-1), batch, W_TRL)[mask.reshape(-1)]
+    assert float(out.mean()) == pytest.approx(0, abs=1e-12)
+    assert float(out.std()) == pytest.approx(1, rel=1e-6)
+
+
+def test_results_do_not_depend_on_what_else_was_computed() -> None:
+    """Buffers are reused: an estimate of another batch in between changes nothing."""
+    generator = torch.Generator().manual_seed(2)
+    batch = regular(*torch.randn(2, 8, 100, generator=generator, dtype=torch.float64))
+    other = regular(*torch.full((2, 50, 333), torch.nan, dtype=torch.float64))
+    request = Request.from_dict({"convention": "gae/openrlhf"})
+    before = estimate(batch, request)
+    kept = before.advantages.clone()
+    with pytest.raises(ValueError, match="Whitening over the batch"):
+        estimate(other, request)
+    torch.testing.assert_close(estimate(batch, request).advantages, kept, rtol=0, atol=0)
+    torch.testing.assert_close(before.advantages, kept, rtol=0, atol=0)
+    assert batch.values is not None and batch.token_level_rewards is not None
+    assert bool(torch.isfinite(batch.values).all())
