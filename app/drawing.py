@@ -7,6 +7,7 @@ are CSS classes, so that one picture serves both themes.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,11 @@ def dot_strip(
     rewards: Sequence[float | None], low: float, high: float, width: int = 100, height: int = 34
 ) -> Strip:
     """Rewards of one group on the axis low … high, equal ones stacked. None: not scored, counted apart."""
+    return _dot_strip(tuple(rewards), low, high, width, height)
+
+
+@lru_cache(maxsize=4096)
+def _dot_strip(rewards: tuple[float | None, ...], low: float, high: float, width: int, height: int) -> Strip:
     scored = sorted(value for value in rewards if value is not None and math.isfinite(value))
     margin, radius = 6.0, 2.0
     span = (high - low) or 1.0

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Query
-from sqlalchemy import select
+from sqlalchemy import case, func, select
 
 from app.deps import Reader
 from app.errors import NotFound
@@ -21,7 +21,7 @@ from app.pages.wall import Wall, wall
 from app.templating import Crumb, with_query
 from storage import batches
 from storage.database import ReadSession
-from storage.models import Batch, Rollout, Run
+from storage.models import Batch, EstimateRollout, Rollout, Run
 
 #: Figure -> the options that its place on this page gives it.
 CHARTS: dict[str, dict[str, Any]] = {
@@ -169,19 +169,40 @@ def charts_of(batch: Batch, estimate: str | None) -> tuple[ChartOf, ...]:
 def tasks_of(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Task, ...]:
     """One row per data source that the batch names; advantages under what is chosen."""
     sources = batch.statistics.get("data_sources") or []
-    if not sources:
-        return ()
-    advantages = per_rollout(session, batch, chosen)
-    by_source: dict[str, list[float]] = {}
-    statement = select(Rollout.index, Rollout.data_source).where(Rollout.batch_id == batch.id)
-    for index, source in session.execute(statement):
-        if source is not None and index in advantages:
-            by_source.setdefault(source, []).append(advantages[index])
-    return tuple(task_of(source, by_source.get(source["data_source"], [])) for source in sources)
+    sums = advantages_by_task(session, batch, chosen) if sources else {}
+    return tuple(task_of(source, *sums.get(source["data_source"], (0, 0.0, 0))) for source in sources)
 
 
-def task_of(source: dict[str, Any], advantages: list[float]) -> Task:
-    count = len(advantages)
+def advantages_by_task(
+    session: ReadSession, batch: Batch, chosen: Chosen
+) -> dict[str | None, tuple[int, float, int]]:
+    """Data source -> how many rollouts have an advantage, their sum, how many are above 0."""
+    if chosen.estimate is not None:
+        value = EstimateRollout.advantage
+        statement = (
+            select(
+                Rollout.data_source,
+                func.count(value),
+                func.sum(value),
+                func.sum(case((value > 0, 1), else_=0)),
+            )
+            .join(EstimateRollout, EstimateRollout.index == Rollout.index)
+            .where(Rollout.batch_id == batch.id, EstimateRollout.estimate_id == chosen.estimate.id)
+            .group_by(Rollout.data_source)
+        )
+        found = session.execute(statement)
+        return {name: (n, float(total or 0), int(above or 0)) for name, n, total, above in found}
+    means = per_rollout(session, batch, chosen)
+    sums: dict[str | None, tuple[int, float, int]] = {}
+    places = select(Rollout.index, Rollout.data_source).where(Rollout.batch_id == batch.id)
+    for index, name in session.execute(places):
+        if index in means:
+            n, total, above = sums.get(name, (0, 0.0, 0))
+            sums[name] = (n + 1, total + means[index], above + (means[index] > 0))
+    return sums
+
+
+def task_of(source: dict[str, Any], count: int, total: float, above: int) -> Task:
     return Task(
         name=source["data_source"],
         rollouts=source["rollouts"],
@@ -191,8 +212,8 @@ def task_of(source: dict[str, Any], advantages: list[float]) -> Task:
         pass_share=source["pass_share"],
         zero_signal_share=source["zero_signal_share"],
         length=source["mean_length"],
-        advantage=sum(advantages) / count if count else None,
-        positive=sum(value > 0 for value in advantages) / count if count else None,
+        advantage=total / count if count else None,
+        positive=above / count if count else None,
     )
 
 

@@ -7,13 +7,13 @@ from typing import Any
 from app.deps import Reader
 from app.errors import NotFound
 from app.figures import chosen as choosing
-from app.figures.chosen import Chosen
 from app.pages.advantages import Picker, pick, step_clip
 from app.pages.batch import find_batch, name_of, way_to
+from app.pages.cells import Cell
 from app.pages.page import Page
 from app.pages.reading import WINDOW, Missing, Shown, TrackLine, missing_of, read, shown, track_lines
 from app.pages.siblings import LaneLine, group_means, lane_unit, lanes
-from app.pages.wall import Cell, Wall, wall
+from app.pages.wall import Wall, wall
 from app.templating import Crumb
 from storage import batches, rollouts
 from storage.database import ReadSession
@@ -99,7 +99,7 @@ def build(
             f"The batch has no group {group_no}; its page lists the {batch.groups} that there are."
         )
     picker, chosen = pick(session, batch, estimate, per_token=True)
-    found = wall_around(session, batch, chosen, sort, group_no)
+    found = wall(session, batch, chosen, sort, around=group_no)
     place = next(i for i, cell in enumerate(found.cells) if cell.group_no == group_no)
     means, clip = group_means(session, members, chosen), step_clip(session, batch, chosen)
     current = next((member for member in members if member.index == rollout), members[0])
@@ -138,15 +138,6 @@ def build(
         columns=columns_of(session, batch, members, chosen, means, clip, color) if side else (),
         window=WINDOW,
     )
-
-
-def wall_around(session: ReadSession, batch: Batch, chosen: Chosen, sort: str | None, group_no: int) -> Wall:
-    """The page of the wall that the group is on."""
-    page, found = 1, wall(session, batch, chosen, sort)
-    while page < found.pages and not any(cell.group_no == group_no for cell in found.cells):
-        page += 1
-        found = wall(session, batch, chosen, sort, page)
-    return found
 
 
 def around(numbers: Sequence[int], place: int) -> tuple[int | None, int | None]:

@@ -135,6 +135,11 @@ class Reader {
     if (this.card) this.card.hidden = true;
   }
 
+  // The card does not follow its token; a marked token stays marked.
+  away() {
+    if (this.card) this.card.hidden = true;
+  }
+
   mark(element) {
     if (!element) return;
     this.show(element, true);
@@ -166,7 +171,7 @@ const readers = [...document.querySelectorAll(".tokens[data-numbers]")].map((box
     reader.at = null;
     reader.mark(element);
   });
-  box.addEventListener("scroll", () => reader.hide(), { passive: true });
+  box.addEventListener("scroll", () => reader.away(), { passive: true });
   box.addEventListener("focusout", () => reader.hide());
   box.addEventListener("keydown", (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

@@ -1,0 +1,204 @@
+"""Every prompt group of a batch in one record: its rewards, what they can teach, its share of all advantage.
+
+A batch never changes once it is there, and neither does a finished estimate; so the last few lists are kept.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import func, select
+
+from app.figures.chosen import Chosen
+from app.findings.statistics import group_signal, pass_above
+from app.findings.view import GroupStatistics, TokenFacts, View, group_statistics
+from storage.database import ReadSession
+from storage.models import Batch, EstimateRollout, Prompt, Rollout
+
+#: What a group's rewards have to teach: kind -> the words under its strip.
+WORDS = {
+    "mixed": "",
+    "near_zero": "next to no spread",
+    "fail": "no signal: all fail",
+    "pass": "no signal: all pass",
+    "single": "a single rollout",
+    "unscored": "not scored",
+}
+DEAD = ("fail", "pass", "single", "unscored")
+
+_KEPT: OrderedDict[tuple[str, str], tuple["Cell", ...]] = OrderedDict()
+_MOST_KEPT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One group. `rewards` in the order of the file, None where not scored; `std` has ddof 1.
+
+    weight  Σ|A| over its unmasked tokens, and `share` of the batch's; None without an estimate
+    dead    nothing to learn from; `words` say why, and are also there for next to no spread
+    """
+
+    group_no: int
+    group_id: str
+    data_source: str | None
+    size: int
+    scored: int
+    rewards: tuple[float | None, ...]
+    mean: float | None
+    std: float | None
+    passed: int
+    length: float | None
+    weight: float | None
+    share: float | None
+    signal: str
+    words: str
+    dead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rollouts of a batch, `[B]` by group and then as in the file; −1 and NaN where not recorded.
+
+    `group` is the dense number of the group, `numbers` `[G]` its own.
+    """
+
+    group: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    reward: NDArray[np.float64]
+    length: NDArray[np.int64]
+
+
+def cells(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Cell, ...]:
+    """A cell per group, by group number; weights under the chosen estimate."""
+    estimate = chosen.estimate
+    key = (batch.id, "" if estimate is None else f"{estimate.id} {estimate.finished}")
+    if key not in _KEPT:
+        _KEPT[key] = read_cells(session, batch, chosen)
+        while len(_KEPT) > _MOST_KEPT:
+            _KEPT.popitem(last=False)
+    return _KEPT[key]
+
+
+def read_cells(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Cell, ...]:
+    rows = read_rows(session, batch.id)
+    if not rows.numbers.size:
+        return ()
+    statement = select(Prompt.group_no, Prompt.group_id, Prompt.data_source)
+    found = session.execute(statement.where(Prompt.batch_id == batch.id))
+    names = {number: (group_id, source) for number, group_id, source in found}
+    named = [names[number] for number in rows.numbers.tolist()]
+    weights = total_abs(session, batch, chosen)
+    kinds, statistics, threshold = signals(rows, [source for _, source in named])
+    return tuple(
+        cell_of(rows, place, named[place], str(kinds[place]), statistics, counts, weights)
+        for counts in [counts_of(rows, threshold)]
+        for place in range(rows.numbers.size)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Per group, `[G]`: where its rollouts are in the rows, how many pass, their mean length (NaN: unknown)."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    passed: NDArray[np.int64]
+    length: NDArray[np.float64]
+
+
+def counts_of(rows: Rows, threshold: float) -> Counts:
+    groups = rows.numbers.size
+    sizes = np.bincount(rows.group, minlength=groups)
+    ends = np.cumsum(sizes)
+    with np.errstate(invalid="ignore"):
+        passed = np.bincount(rows.group[rows.reward > threshold], minlength=groups)
+    known = rows.length >= 0
+    count = np.bincount(rows.group[known], minlength=groups)
+    total = np.bincount(rows.group[known], rows.length[known].astype(np.float64), minlength=groups)
+    length = np.divide(total, count, out=np.full(groups, np.nan), where=count > 0)
+    return Counts(ends - sizes, ends, passed, length)
+
+
+def cell_of(
+    rows: Rows,
+    place: int,
+    named: tuple[str, str | None],
+    kind: str,
+    statistics: GroupStatistics,
+    counts: Counts,
+    weights: dict[int, float] | None,
+) -> Cell:
+    number = int(rows.numbers[place])
+    rewards = rows.reward[counts.starts[place] : counts.ends[place]].tolist()
+    weight = None if weights is None else weights.get(number, 0.0)
+    whole = 0.0 if weights is None else weights[-1]
+    return Cell(
+        group_no=number,
+        group_id=named[0],
+        data_source=named[1],
+        size=len(rewards),
+        scored=int(statistics.scored[place]),
+        rewards=tuple(value if value == value and abs(value) != np.inf else None for value in rewards),
+        mean=none_if_nan(statistics.mean[place]),
+        std=none_if_nan(statistics.std[place]),
+        passed=int(counts.passed[place]),
+        length=none_if_nan(counts.length[place]),
+        weight=weight,
+        share=weight / whole if weight is not None and whole > 0 else None,
+        signal=kind,
+        words=WORDS[kind],
+        dead=kind in DEAD,
+    )
+
+
+def read_rows(session: ReadSession, batch_id: str) -> Rows:
+    columns = Rollout.__table__.c
+    statement = select(columns.group_no, columns.reward, columns.length).where(columns.batch_id == batch_id)
+    found = session.execute(statement.order_by(columns.group_no, columns.index)).all()
+    group_no, reward, length = zip(*found, strict=True) if found else ((), (), ())
+    numbers, group = np.unique(np.array(group_no, np.int64), return_inverse=True)
+    return Rows(
+        group.astype(np.int64),
+        numbers,
+        np.array(reward, np.float64),
+        np.array([-1 if value is None else value for value in length], np.int64),
+    )
+
+
+def total_abs(session: ReadSession, batch: Batch, chosen: Chosen) -> dict[int, float] | None:
+    """Σ|A| of each group under the estimate by its number, of all groups under −1; None without an estimate."""
+    if chosen.estimate is None:
+        return None
+    statement = (
+        select(Rollout.group_no, func.sum(EstimateRollout.total_abs))
+        .join(EstimateRollout, EstimateRollout.index == Rollout.index)
+        .where(Rollout.batch_id == batch.id, EstimateRollout.estimate_id == chosen.estimate.id)
+        .group_by(Rollout.group_no)
+    )
+    sums = {number: float(total or 0.0) for number, total in session.execute(statement)}
+    return {**sums, -1: sum(sums.values())}
+
+
+def signals(rows: Rows, sources: Sequence[str | None]) -> tuple[NDArray[np.object_], GroupStatistics, float]:
+    """What each group teaches, its statistics, and the reward above which a rollout passes."""
+    names = list(dict.fromkeys(name for name in sources if name is not None))
+    number = {name: place for place, name in enumerate(names)}
+    code = np.array([-1 if name is None else number[name] for name in sources], np.int64)
+    reward = np.where(np.isfinite(rows.reward), rows.reward, np.nan)
+    count = rows.group.size
+    blank, none = np.zeros(count, bool), np.full(count, None, object)
+    view = View(
+        index=rows.group, group=rows.group, group_ids=[""] * rows.numbers.size, reward=reward,
+        nonfinite=none, length=rows.length, valid=rows.length, source=code[rows.group], sources=names,
+        advantage=reward, digest=none, blank=blank, texts=blank, characters=rows.length,
+        truncated=rows.length, grouped=True, fields={}, header={}, tokens=TokenFacts(), scalars={},
+    )  # fmt: skip
+    statistics = group_statistics(reward, rows.group, int(rows.numbers.size))
+    threshold = pass_above(reward)
+    return group_signal(view, statistics, threshold), statistics, threshold
+
+
+def none_if_nan(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
