@@ -100,7 +100,7 @@ def read_cells(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Cell
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Per group, `[G]`: where its rollouts are in the rows, how many pass, their mean length (NaN: unknown)."""
+    """Per group, `[G]`: where its rollouts are, how many pass, their mean length (NaN: unknown)."""
 
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -168,7 +168,7 @@ def read_rows(session: ReadSession, batch_id: str) -> Rows:
 
 
 def total_abs(session: ReadSession, batch: Batch, chosen: Chosen) -> dict[int, float] | None:
-    """Σ|A| of each group under the estimate by its number, of all groups under −1; None without an estimate."""
+    """Σ|A| under the estimate of each group by its number, of all under −1; None without an estimate."""
     if chosen.estimate is None:
         return None
     statement = (
