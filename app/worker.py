@@ -86,7 +86,6 @@ def working(
         beat.join(timeout=settings.heartbeat_seconds)
         context.leaving.set()
         DBOS.destroy(workflow_completion_timeout_sec=DRAIN_SECONDS)
-        context.left.set()
         release(engine, jobs, executor)
         log.info("worker stopped", executor=executor)
 

@@ -32,6 +32,11 @@ from storage.database import WriteSession, read, write
 
 log = get_logger("vantage.worker")
 
+
+class HandedBack(BaseException):
+    """Leaves a job as it is, for another worker. No Exception: the engine would record that the job failed."""
+
+
 #: What is done with a job that did not succeed.
 Ending = Callable[[WriteSession, Kind, str], None]
 
@@ -40,8 +45,7 @@ BODIES: dict[Kind, Callable[[Task, str], None]] = {"ingest": run_ingest, "estima
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What this worker process is and has. `leaving` is set when it is about to stop, `left` when the job
-    engine has stopped; `cache` is for all jobs of the process."""
+    """What this worker process is and has. `leaving` is set when it is about to stop; `cache` is for all jobs."""
 
     engine: Engine
     jobs: Jobs
@@ -50,7 +54,6 @@ class Context:
     executor: str
     cache: BatchCache
     leaving: Event = field(default_factory=Event)
-    left: Event = field(default_factory=Event)
 
 
 def register(context: Context) -> None:
@@ -94,13 +97,16 @@ def perform(context: Context, kind: Kind, id: str, revision: int, commit: Commit
         outcome = "superseded"
     except (Cancelled, engine_errors.DBOSWorkflowCancelledError):
         outcome = _end(context, kind, id, revision, settle_cancelled)
+    except engine_errors.DBOSWorkflowConflictIDError:
+        # Another worker has the job; or it was cancelled while a step was being committed.
+        if cancel_requested(engine, kind, id):
+            _end(context, kind, id, revision, settle_cancelled)
+        raise
     except Restart:
         outcome = _end(context, kind, id, revision, partial(start_again, jobs=context.jobs))
     except Exception as error:
-        if context.leaving.is_set():
-            # Perhaps only because the engine is gone: nothing is recorded, the job goes back to the queue.
-            context.left.wait()
-            raise
+        if context.leaving.is_set():  # perhaps it failed only because the engine is gone
+            raise HandedBack from error
         sentence, problems = explain(error, kind, id)
         outcome = _end(context, kind, id, revision, partial(give_up, error=sentence, problems=problems))
     log.info("job ended", kind=kind, id=id, outcome=outcome)
@@ -147,9 +153,8 @@ def make_task(context: Context, kind: Kind, id: str, revision: int, commit: Comm
         return commit(guarded)
 
     def check() -> None:
-        with read(engine) as session:
-            if job_rows.is_cancelled(session, model, id):
-                raise Cancelled
+        if cancel_requested(engine, kind, id):
+            raise Cancelled
 
     def stage(name: str) -> None:
         with write(engine) as session:
@@ -158,6 +163,11 @@ def make_task(context: Context, kind: Kind, id: str, revision: int, commit: Comm
     return Task(
         engine, context.jobs, context.settings, context.device, context.cache, commit_current, check, stage
     )
+
+
+def cancel_requested(engine: Engine, kind: Kind, id: str) -> bool:
+    with read(engine) as session:
+        return job_rows.is_cancelled(session, model_of(kind), id)
 
 
 def is_current(session: WriteSession, kind: Kind, id: str, revision: int) -> bool:

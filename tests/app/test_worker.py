@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from dbos import error
 from sqlalchemy import update
 from structlog.testing import capture_logs
 
@@ -14,7 +15,7 @@ from app.errors import BadRequest
 from app.lifecycle import bury, release, request_cancel
 from app.uploads import receipt
 from app.worker import executor_name, here, reap
-from app.workflows import perform
+from app.workflows import HandedBack, perform
 from storage import jobs as job_rows
 from storage import workers
 from storage.database import read, write
@@ -168,9 +169,25 @@ def test_a_job_whose_engine_leaves_is_not_called_failed(place: Place) -> None:
 
     def without_engine(work: object) -> None:
         context.leaving.set()
-        context.left.set()
         raise RuntimeError("System database accessed before DBOS was launched")
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(HandedBack):
         perform(context, "ingest", upload_id, 0, without_engine)
     assert upload_of(place, upload_id).state == "running", "it is handed back, not given up"
+
+
+@pytest.mark.parametrize(("cancelled", "state"), [(True, "cancelled"), (False, "running")])
+def test_a_job_that_is_cancelled_in_the_middle_of_a_step_ends(
+    place: Place, cancelled: bool, state: str
+) -> None:
+    """The engine then says the same as when another worker has the job."""
+    upload_id, _ = place.upload(dump())
+
+    def taken_away(work: object) -> None:
+        if cancelled:
+            assert request_cancel(place.engine, place.jobs, "ingest", upload_id) == "running"
+        raise error.DBOSWorkflowConflictIDError(upload_id)
+
+    with pytest.raises(error.DBOSWorkflowConflictIDError):
+        perform(place.context("w"), "ingest", upload_id, 0, taken_away)
+    assert upload_of(place, upload_id).state == state
