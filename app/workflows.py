@@ -34,7 +34,7 @@ log = get_logger("vantage.worker")
 
 
 class HandedBack(BaseException):
-    """Leaves a job as it is, for another worker. No Exception: the engine would record that the job failed."""
+    """Leaves a job as it is, for another worker. An Exception would be recorded as the end of the job."""
 
 
 #: What is done with a job that did not succeed.
@@ -45,7 +45,7 @@ BODIES: dict[Kind, Callable[[Task, str], None]] = {"ingest": run_ingest, "estima
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What this worker process is and has. `leaving` is set when it is about to stop; `cache` is for all jobs."""
+    """What this worker process is and has. `leaving` is set when it is about to stop; all jobs share `cache`."""
 
     engine: Engine
     jobs: Jobs
