@@ -4,7 +4,7 @@
 
 prints a table and writes benchmarks/results/estimators.json. Sizes are rollouts × tokens. "half valid" has
 ragged ends and tool output masked in runs. Times are in single precision, as in training; double precision,
-the default for answers, has rows of its own. `rows()` gives the table to whoever assembles a document.
+the default for answers, has rows of its own. `rows()` gives the last table to whoever assembles a document.
 """
 
 import argparse
@@ -78,7 +78,10 @@ def copy_of(amount: float) -> Callable[[], object]:
 def row(
     what: str, size: str, found: Any, per: int, peer: str | None, at_least: float | None, at_most: float
 ) -> Row:
-    """One line: our nanoseconds per unit, how many times the peer takes, and how many floors we take."""
+    """One line: our nanoseconds per unit, how many times the peer takes, and how many floors we take.
+
+    At size S everything lies in the cache and calls cost more than bytes: no floor is asked for there.
+    """
     return {
         "what": what,
         "size": size,
@@ -88,7 +91,7 @@ def row(
         "faster": found.ratio("peer", "ours") if peer else None,
         "faster_at_least": at_least,
         "floors": found.ratio("ours", "floor"),
-        "floors_at_most": at_most,
+        "floors_at_most": None if size == "S" else at_most,
     }
 
 
@@ -268,7 +271,13 @@ def sweep_row(verl: Verl, rounds: int) -> Row:
     return line | {"faster": line["faster"] * len(pairs), "floors": None, "floors_at_most": None}
 
 
-def rows(sizes: list[str], rounds: int = 7) -> list[Row]:
+def rows() -> list[Row]:
+    """The lines of the last run. Raises FileNotFoundError where there was none."""
+    found: list[Row] = json.loads(RESULTS.read_text())["rows"]
+    return found
+
+
+def measure(sizes: list[str], rounds: int = 7) -> list[Row]:
     """Every line of the table; `faster` is against the peer, `floors` in copies of the same bytes."""
     torch.set_num_threads(1)
     verl = Verl()
@@ -310,9 +319,10 @@ def main() -> None:
     parser.add_argument("--sizes", default="S,M,L")
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()
-    found = rows(given.sizes.split(","), given.rounds)
+    found = measure(given.sizes.split(","), given.rounds)
     print(table(found))
-    versions = {"python": sys.version.split()[0], "torch": torch.__version__, "peers": list(peers.PEERS)}
+    versions = {"python": sys.version.split()[0], "torch": torch.__version__}
+    versions |= dict(pinned.split("==") for pinned in peers.PEERS)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(
         json.dumps({"versions": versions, "rounds": given.rounds, "rows": found}, indent=1) + "\n"
