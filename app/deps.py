@@ -4,6 +4,7 @@ Sessions end before the answer leaves (`scope="function"`): an answer of success
 """
 
 from collections.abc import Iterator
+from threading import Event
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -29,8 +30,15 @@ def get_jobs(request: Request) -> Jobs:
     return jobs
 
 
+def get_closing(request: Request) -> Event:
+    """Set when the server goes down: whatever waits or streams ends by itself."""
+    closing: Event = request.app.state.closing
+    return closing
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[Engine, Depends(get_engine)]
+ClosingDep = Annotated[Event, Depends(get_closing)]
 JobsDep = Annotated[Jobs, Depends(get_jobs)]
 
 

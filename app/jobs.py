@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from threading import Event
 from typing import Any, Literal, assert_never
 
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, SQLAlchemyDatasource
@@ -193,10 +194,15 @@ def wait_for(engine: Engine, kind: Kind, id: str, seconds: float) -> str:
         time.sleep(POLL_SECONDS)
 
 
-async def follow(engine: Engine, kind: Kind, id: str, seconds: float = 0.25) -> AsyncIterator[dict[str, Any]]:
-    """`progress` of the job each time it changed, the first at once, the last when it has ended."""
+async def follow(
+    engine: Engine, kind: Kind, id: str, closing: Event, seconds: float = 0.25
+) -> AsyncIterator[dict[str, Any]]:
+    """`progress` of the job each time it changed, the first at once, the last when it has ended.
+
+    Stops when `closing` is set: the server is going down.
+    """
     seen: Sequence[Any] | None = None
-    while True:
+    while not closing.is_set():
         body = await asyncio.to_thread(snapshot, engine, kind, id)
         now = [body[key] for key in ("state", "stage", "done", "total", "attempts", "cancel_requested")]
         if now != seen:

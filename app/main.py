@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from threading import Event
 
 from anyio import to_thread
 from fastapi import FastAPI
@@ -73,6 +74,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.metrics = metrics
+    app.state.closing = Event()
     for router in ROUTERS:
         app.include_router(router)
     for router in PAGE_ROUTERS:

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event
 from types import FrameType
 
 import typer
@@ -104,8 +105,9 @@ def run_server(settings: Settings) -> None:
     # uvicorn raises the signal again once it has shut down: as SystemExit it lets the callers clean up.
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
+    application = create_app(settings)
     config = uvicorn.Config(
-        create_app(settings),
+        application,
         log_config=None,
         lifespan="on",  # a failed start is an error, not a server without a database
         access_log=False,
@@ -114,11 +116,23 @@ def run_server(settings: Settings) -> None:
     )
     typer.echo(f"Vantage is at http://{shown}:{port}")
     sys.stdout.flush()
-    server = uvicorn.Server(config)
+    server = Server(config, application.state.closing)
     with listener:
         server.run(sockets=[listener])
     if not server.started:
         raise Busy("The server could not start; its log, on standard error, says why.")
+
+
+class Server(uvicorn.Server):
+    """uvicorn waits for open answers; `closing` tells event streams and waiting requests to end."""
+
+    def __init__(self, config: uvicorn.Config, closing: Event) -> None:
+        super().__init__(config)
+        self.closing = closing
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.closing.set()
+        super().handle_exit(sig, frame)
 
 
 def bind(settings: Settings) -> socket.socket:

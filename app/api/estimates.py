@@ -15,7 +15,7 @@ from app.api.schemas.common import accepted, responses
 from app.api.schemas.estimates import EstimateBody, EstimateDetail, EstimatePage
 from app.api.strict import StrictRoute
 from app.api.waiting import Wait, ended
-from app.deps import EngineDep, JobsDep, Reader
+from app.deps import ClosingDep, EngineDep, JobsDep, Reader
 from app.errors import Conflict
 from app.estimation import describe, request_estimate
 from app.jobs import FINAL
@@ -47,12 +47,18 @@ def list_estimates(
     responses=responses({200: "The same request was made before.", 202: "Not computed yet."}, EstimateDetail),
 )
 async def create_estimate(
-    request: Request, engine: EngineDep, jobs: JobsDep, batch_id: Id, body: EstimateBody, wait: Wait = 0
+    request: Request,
+    engine: EngineDep,
+    jobs: JobsDep,
+    closing: ClosingDep,
+    batch_id: Id,
+    body: EstimateBody,
+    wait: Wait = 0,
 ) -> Response:
     """Estimate advantages. The same request on the same batch is the same estimate."""
     asked_for = body.model_dump(exclude_none=True)
     estimate_id, created = await run_in_threadpool(request_estimate, engine, jobs, batch_id, asked_for)
-    await ended(engine, "estimate", estimate_id, wait)
+    await ended(engine, "estimate", estimate_id, wait, closing)
     return await run_in_threadpool(answer, request, engine, estimate_id, created)
 
 
@@ -110,8 +116,8 @@ def existing(session: Reader, estimate_id: Id) -> str:
 
 @router.get("/estimates/{estimate_id}/events", response_class=EventSourceResponse)
 async def estimate_events(
-    engine: EngineDep, estimate_id: Annotated[str, Depends(existing)]
+    engine: EngineDep, closing: ClosingDep, estimate_id: Annotated[str, Depends(existing)]
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow an estimate: server-sent `progress` events with state, stage, rollouts done, rate, time left."""
-    async for event in events_of(engine, "estimate", estimate_id):
+    async for event in events_of(engine, "estimate", estimate_id, closing):
         yield event

@@ -17,7 +17,7 @@ from app.api.schemas.common import accepted, responses
 from app.api.schemas.uploads import UPLOAD_BODY, Receipt
 from app.api.strict import StrictRoute
 from app.api.waiting import ended
-from app.deps import EngineDep, JobsDep, Reader, SettingsDep
+from app.deps import ClosingDep, EngineDep, JobsDep, Reader, SettingsDep
 from app.errors import Conflict
 from app.jobs import FINAL
 from app.responses import PROBLEM_JSON, dumps, respond
@@ -50,6 +50,7 @@ async def create_upload(
     jobs: JobsDep,
     settings: SettingsDep,
     query: Annotated[UploadQuery, Query()],
+    closing: ClosingDep,
     x_filename: Annotated[str | None, Header(max_length=4096, description=FILENAME)] = None,
 ) -> Response:
     """Upload rollouts.
@@ -60,7 +61,7 @@ async def create_upload(
     """
     name = name_of(query, x_filename)
     upload_id, created, query = await receive(request, engine, jobs, settings, query, name)
-    await ended(engine, "ingest", upload_id, query.wait)
+    await ended(engine, "ingest", upload_id, query.wait, closing)
     return await run_in_threadpool(answer, request, engine, upload_id, created)
 
 
@@ -127,9 +128,9 @@ def existing(session: Reader, upload_id: Id) -> str:
 
 @router.get(f"{UPLOADS}/{{upload_id}}/events", response_class=EventSourceResponse)
 async def upload_events(
-    engine: EngineDep, upload_id: Annotated[str, Depends(existing)]
+    engine: EngineDep, closing: ClosingDep, upload_id: Annotated[str, Depends(existing)]
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow an upload: server-sent `progress` events with state, stage, rows, bytes, rows per second, time
     left."""
-    async for event in events_of(engine, "ingest", upload_id):
+    async for event in events_of(engine, "ingest", upload_id, closing):
         yield event

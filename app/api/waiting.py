@@ -3,6 +3,7 @@ thread."""
 
 import asyncio
 import time
+from threading import Event
 from typing import Annotated
 
 from fastapi import Query
@@ -26,14 +27,14 @@ Wait = Annotated[
 ]
 
 
-async def ended(engine: Engine, kind: Kind, job_id: str, seconds: float) -> str:
-    """The job's state when it has ended or `seconds` have passed."""
+async def ended(engine: Engine, kind: Kind, job_id: str, seconds: float, closing: Event) -> str:
+    """The job's state when it has ended, `seconds` have passed, or the server goes down."""
     deadline = time.monotonic() + seconds
     pause = FIRST_PAUSE
     while True:
         state = await run_in_threadpool(state_of, engine, kind, job_id)
         left = deadline - time.monotonic()
-        if state in FINAL or left <= 0:
+        if state in FINAL or left <= 0 or closing.is_set():
             return state
         await asyncio.sleep(min(pause, left))
         pause = min(pause * 1.5, LONGEST_PAUSE)

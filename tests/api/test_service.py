@@ -114,3 +114,10 @@ def test_a_run_may_have_slashes_in_its_name(service: Service) -> None:
     figure = service.get("/runs/team/a/figures/reward_over_steps")
     assert figure["data"]
     assert service.client.delete("/api/v1/runs/team%2Fa").status_code == 204
+
+
+def test_a_server_that_goes_down_ends_its_streams_and_lets_nobody_wait(service: Service) -> None:
+    upload = service.post("/uploads", content=b"x").json()["id"]
+    service.client.app.state.closing.set()  # type: ignore[attr-defined]
+    assert service.client.get(f"/api/v1/uploads/{upload}/events").text == ""
+    assert service.post("/uploads", content=b"x", params={"wait": 50}).status_code == 202
