@@ -45,7 +45,7 @@ BODIES: dict[Kind, Callable[[Task, str], None]] = {"ingest": run_ingest, "estima
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What this worker process is and has. `leaving` is set when it is about to stop; all jobs share `cache`."""
+    """What this worker process is and has. `leaving` is set when it is about to stop; jobs share `cache`."""
 
     engine: Engine
     jobs: Jobs

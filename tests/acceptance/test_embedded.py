@@ -123,13 +123,14 @@ def test_a_killed_worker_loses_nothing(site: Site) -> None:
 
 
 def test_a_worker_that_is_asked_to_stop_hands_its_job_back(site: Site) -> None:
-    upload_id = site.post(dump(ROLLOUTS, TOKENS, run="handed-back"))
+    rollouts = 1000  # more than it can finish before it has to leave
+    upload_id = site.post(dump(rollouts, TOKENS, run="handed-back"))
     site.in_the_middle(upload_id)
     first = worker_of(site.engine)
     os.kill(first.pid, signal.SIGTERM)
+    wait_for(partial(gone, first.pid), "the worker has left")
     batch_id = site.ingested(upload_id)
-    assert worker_of(site.engine).pid != first.pid
-    assert_whole(site.engine, batch_id, ROLLOUTS, TOKENS)
+    assert_whole(site.engine, batch_id, rollouts, TOKENS)
 
 
 def test_a_running_ingest_is_cancelled(site: Site) -> None:
