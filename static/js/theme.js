@@ -39,6 +39,17 @@
     );
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
+  // Paper is white.
+  let onScreen;
+  addEventListener("beforeprint", () => {
+    onScreen = root.dataset.theme;
+    apply("light");
+    changed();
+  });
+  addEventListener("afterprint", () => {
+    apply(onScreen);
+    changed();
+  });
   addEventListener("storage", (event) => {
     if (event.key !== KEY) return;
     apply(event.newValue);
