@@ -15,7 +15,7 @@ from tests.estimators.build import batch_of
 #: VANTAGE_LAWS=10 looks ten times as hard, from another seed every time.
 TIMES = int(os.environ.get("VANTAGE_LAWS", "1"))
 law = settings(
-    max_examples=40 * TIMES,
+    max_examples=30 * TIMES,
     deadline=None,
     derandomize=TIMES == 1,
     database=None,
