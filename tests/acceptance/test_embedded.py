@@ -123,7 +123,7 @@ def test_a_killed_worker_loses_nothing(site: Site) -> None:
 
 
 def test_a_worker_that_is_asked_to_stop_hands_its_job_back(site: Site) -> None:
-    rollouts = 1000  # more than it can finish before it has to leave
+    rollouts = 600  # hardly to be finished before it has to leave
     upload_id = site.post(dump(rollouts, TOKENS, run="handed-back"))
     site.in_the_middle(upload_id)
     first = worker_of(site.engine)
