@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ PROBLEM_JSON = "application/problem+json"
 
 
 def dumps(content: Any) -> bytes:
-    """JSON bytes; numpy arrays as lists, non-finite numbers as null."""
+    """JSON bytes; dataclasses as objects, numpy arrays as lists, non-finite numbers as null."""
     try:
         return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
     except TypeError:
@@ -41,6 +42,8 @@ def plain(content: Any) -> Any:
     """What Python's own JSON writer takes. Raises TypeError for anything that is not JSON."""
     if isinstance(content, np.ndarray | np.generic):
         return plain(content.tolist())
+    if is_dataclass(content) and not isinstance(content, type):
+        return {field.name: plain(getattr(content, field.name)) for field in fields(content)}
     if isinstance(content, Mapping):
         return {str(key): plain(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
@@ -133,11 +136,11 @@ def nonfinite_name(value: float) -> str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
-def arrays(fields: Mapping[str, Any]) -> dict[str, Any]:
+def arrays(named: Mapping[str, Any]) -> dict[str, Any]:
     """Several arrays of one object, with one `nonfinite` map: field -> index -> "NaN", "Infinity" …"""
     shown: dict[str, Any] = {}
     odd: dict[str, dict[str, str]] = {}
-    for name, values in fields.items():
+    for name, values in named.items():
         if isinstance(values, np.ndarray):
             shown[name], names = numbers(values)
             if names:

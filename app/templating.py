@@ -13,18 +13,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import orjson
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from app import drawing, formatting, tokens
+from app.responses import dumps
 
 ROOT = Path(__file__).resolve().parent.parent
 STATIC = ROOT / "static"
-
-_JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_DATACLASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ def with_query(query: str, **changes: Any) -> str:
     """`?a=1&b=2` with the changes applied, keeping the order; empty where nothing is left."""
     pairs = [part.split("=", 1) for part in query.split("&") if "=" in part]
     kept = [f"{key}={value}" for key, value in pairs if key not in changes]
-    added = urlencode({key: value for key, value in changes.items() if value is not None})
+    added = urlencode({k: v for k, v in changes.items() if v is not None}, errors="replace")
     text = "&".join([*kept, *([added] if added else [])])
     return f"?{text}" if text else ""
 
@@ -102,7 +100,7 @@ def manifest() -> dict[str, dict[str, Any]]:
 
 def island(value: Any) -> Markup:
     """JSON for a `<script type="application/json">`: nothing in it can end the element or start another."""
-    text = orjson.dumps(value, option=_JSON).decode()
+    text = dumps(value).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
@@ -130,6 +128,7 @@ def environment() -> Environment:
     )
     env.globals.update(asset=asset, vendor=vendor, draw=drawing, classes=_classes)
     env.filters.update(
+        urlencode=url_text,
         num=formatting.number,
         signed=formatting.signed,
         integer=formatting.integer,
@@ -149,6 +148,11 @@ def environment() -> Environment:
     return env
 
 
+def url_text(value: Any) -> str:
+    """Text for an address; half a character, which no address can hold, becomes a question mark."""
+    return quote(str(value), safe="/", errors="replace")
+
+
 def render(template: str, page: Any, here: Here) -> str:
     """The template filled from the fields of the dataclass `page`."""
     values = {field.name: getattr(page, field.name) for field in fields(page)}
@@ -159,7 +163,9 @@ def html(request: Request, template: str, page: Any, section: str = "", status: 
     """The page as HTML, with `Link: rel=alternate` to its JSON."""
     here = locate(request, section)
     headers = {"Link": f'<{here.json_url}>; rel="alternate"; type="application/json"'}
-    return HTMLResponse(render(template, page, here), status_code=status, headers=headers)
+    # Half a character (a lone surrogate) in a form's value cannot be sent as it is.
+    content = render(template, page, here).encode("utf-8", "replace")
+    return HTMLResponse(content, status_code=status, headers=headers)
 
 
 def data(request: Request, page: Any) -> Response:
@@ -168,7 +174,7 @@ def data(request: Request, page: Any) -> Response:
     path = "/" if path in ("", "/index") else path
     query = f"?{request.url.query}" if request.url.query else ""
     headers = {"Link": f'<{path}{query}>; rel="alternate"; type="text/html"'}
-    return Response(orjson.dumps(page, option=_JSON), media_type="application/json", headers=headers)
+    return Response(dumps(page), media_type="application/json", headers=headers)
 
 
 def error(

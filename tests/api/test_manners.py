@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from sqlalchemy.exc import OperationalError
 from starlette.testclient import TestClient
 
+from app.figures import FIGURES
 from app.main import create_app
 from app.responses import accepts_encoding, dumps, etag, numbers
 from app.settings import Settings
@@ -138,15 +139,29 @@ def test_odd_numbers_of_a_file_are_null_and_named(service: Service) -> None:
     assert group["nonfinite"] == {"0": "Infinity"} and group["scored"] == 3
 
 
-def test_hostile_text_comes_back_as_it_was(service: Service) -> None:
+def test_hostile_text_comes_back_as_it_was_and_breaks_no_page(service: Service) -> None:
+    """With half a character, as a token may end in one: legal in JSON, in no encoding and in no address."""
     text = "</script><img onerror=x>\u202e \x00 half \ud83d"
-    rows = [dict(row, response=text, response_tokens=None, prompt=text) for row in ROWS]
+    odd = {"response": text, "prompt": text, "data_source": text, "finish_reason": text}
+    rows = [dict(row, **odd, response_tokens=[text] * len(row["response_ids"])) for row in ROWS]
     for row in rows:
-        row.pop("response_tokens")
+        row["response"] = text * len(row["response_ids"])
     batch = service.upload(jsonl(rows))["batches"][0]["id"]
-    shown = service.get(f"/batches/{batch}/rollouts/0")
-    assert (shown["response"], shown["prompt"]) == (text, text)
+    shown = service.get(f"/batches/{batch}/rollouts/1")
+    assert (shown["response"], shown["prompt"], shown["data_source"]) == (text, text, text)
     assert service.get(f"/batches/{batch}/groups")["items"][0]["excerpt"] == text
+    panels = [{"rollout": 1, "batch": batch}, {"figure": "group_rewards", "batch": batch}]
+    board = service.post("/dashboards", json={"title": "t", "panels": panels}).json()["id"]
+    for path in ("", "/groups/0", "/rollouts/1", "/whitening"):
+        for beside in ("", ".json"):
+            assert service.client.get(f"/batches/{batch}{path}{beside}").status_code == 200, path + beside
+    for frozen in (False, True):
+        made = service.post(f"/dashboards/{board}/shares", json={"snapshot": frozen}).json()
+        for beside in ("", ".json"):
+            assert service.client.get(f"/s/{made['token']}{beside}").status_code == 200
+    for name in FIGURES:
+        where = "/runs/rows" if FIGURES[name].scope == "run" else f"/batches/{batch}"
+        service.get(f"{where}/figures/{name}")
 
 
 # Keys
