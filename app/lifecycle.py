@@ -35,11 +35,17 @@ def settle_cancelled(session: WriteSession, kind: Kind, id: str) -> None:
 def give_up(
     session: WriteSession, kind: Kind, id: str, *, error: str, problems: Sequence[dict[str, Any]]
 ) -> None:
-    """Mark the job failed with a sentence and drop what it stored."""
+    """Mark the job failed with a sentence and drop what it stored. The problems of an upload name it too."""
     drop_partial(session, kind, id)
-    if kind == "ingest" and problems:
-        uploads.add_problems(session, id, list(problems))
+    if kind == "ingest":
+        uploads.add_problems(session, id, problems or unsaid(session, id, error))
     job_rows.finish(session, model_of(kind), id, "failed", error)
+
+
+def unsaid(session: WriteSession, upload_id: str, error: str) -> list[dict[str, Any]]:
+    """The error as a problem of the whole upload, unless its problems say it already."""
+    said = {problem.message for problem in uploads.problems(session, upload_id, uploads.STORED_PROBLEMS)}
+    return [] if error in said else [{"severity": "error", "code": "upload_failed", "message": error}]
 
 
 def start_again(session: WriteSession, kind: Kind, id: str, *, jobs: Jobs) -> None:

@@ -278,6 +278,7 @@ def test_hostile_names_are_refused_with_a_remedy(place: Place) -> None:
     body = place.ingest(dump(run="a\u202eb"))
     assert body["state"] == "failed"
     assert "run=NAME" in body["error"]
+    assert [problem["message"] for problem in body["problems"]] == [body["error"]]
     body = place.ingest(jsonl({"response": "a", "reward": 1, "split": "x" * 65}))
     assert (body["state"], body["batches"]) == ("failed", [])
     assert "split=NAME" in body["error"]
