@@ -44,6 +44,24 @@ def findings_of(session: ReadSession, batch: Batch) -> tuple[FindingView, ...]:
     return tuple(view_of(finding, numbers) for finding in batch.findings)
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A finding of the batch that names what a page shows."""
+
+    code: str
+    severity: str
+    title: str
+
+
+def naming(batch: Batch, group_id: str, index: int | None = None) -> tuple[Named, ...]:
+    """The batch's findings that name the group, or the rollout where its `index` is given; worst first."""
+    return tuple(
+        Named(finding["code"], finding["severity"], finding["title"])
+        for finding in batch.findings
+        if (group_id in finding.get("groups", []) if index is None else index in finding.get("rollouts", []))
+    )
+
+
 def view_of(finding: Mapping[str, Any], numbers: Mapping[str, int]) -> FindingView:
     groups, members = finding.get("groups", []), finding.get("rollouts", [])
     links = tuple(GroupLink(numbers[id], id) for id in groups[:MOST_LINKS] if id in numbers)

@@ -10,9 +10,10 @@ from app.figures import chosen as choosing
 from app.pages.advantages import Picker, pick, step_clip
 from app.pages.batch import find_batch, name_of, way_to
 from app.pages.cells import Cell
+from app.pages.findings import Named, naming
 from app.pages.page import Page
 from app.pages.reading import WINDOW, Missing, Shown, TrackLine, missing_of, read, shown, track_lines
-from app.pages.siblings import LaneLine, group_means, lane_unit, lanes
+from app.pages.siblings import LaneLine, group_means, lane_unit, lanes, near
 from app.pages.wall import Wall, wall
 from app.templating import Crumb
 from storage import batches, rollouts
@@ -63,6 +64,7 @@ class GroupPage:
     before: int | None
     after: int | None
     picker: Picker
+    findings: tuple[Named, ...]
     prompt: str | None
     messages: list[Any] | None
     members: tuple[Member, ...]
@@ -93,18 +95,21 @@ def build(
 ) -> GroupPage:
     batch = find_batch(session, batch_id)
     prompt = batches.group(session, batch.id, group_no)
-    members = sorted(rollouts.of_group(session, batch.id, group_no), key=lambda member: member.index)
-    if prompt is None or not members:
+    indices = rollouts.indices_of_group(session, batch.id, group_no)
+    if prompt is None or not indices:
         raise NotFound(
             f"The batch has no group {group_no}; its page lists the {batch.groups} that there are."
         )
+    position = indices.index(rollout) if rollout in indices else 0
+    members = rollouts.of_group(session, batch.id, group_no, near(indices, position))
+    members.sort(key=lambda member: member.index)
     picker, chosen = pick(session, batch, estimate, per_token=True)
     found = wall(session, batch, chosen, sort, around=group_no)
     place = next(i for i, cell in enumerate(found.cells) if cell.group_no == group_no)
     means, clip = group_means(session, members, chosen), step_clip(session, batch, chosen)
-    current = next((member for member in members if member.index == rollout), members[0])
+    current = next(member for member in members if member.index == indices[position])
     before, after = around([cell.group_no for cell in found.cells], place)
-    previous, following = around([member.index for member in members], members.index(current))
+    previous, following = around(indices, position)
     side = view == "side"
     reading = None if side else read(session, current, chosen)
     mean = means.get(current.index)
@@ -121,6 +126,7 @@ def build(
         before=before,
         after=after,
         picker=picker,
+        findings=naming(batch, prompt.group_id),
         prompt=prompt.prompt,
         messages=prompt.messages,
         members=members_of(prompt, members, means),
@@ -179,7 +185,7 @@ def columns_of(
     clip: float,
     color: str | None,
 ) -> tuple[Column, ...]:
-    """The first tokens of the first sixteen siblings."""
+    """The first tokens of the first sixteen siblings shown."""
     columns = []
     readings = [read(session, member, chosen) for member in members[:MOST_SIDE]]
     for member, reading in zip(members, readings, strict=False):

@@ -9,11 +9,12 @@ from app.deps import Reader
 from app.errors import NotFound
 from app.pages.advantages import Picker, pick, step_clip
 from app.pages.batch import find_batch, name_of, way_to
+from app.pages.findings import Named, naming
 from app.pages.group import around
 from app.pages.page import Page
 from app.pages.reading import Missing, Shown, missing_of, read, shown
 from app.pages.run import ChartOf
-from app.pages.siblings import LaneLine, group_means, lane_unit, lanes
+from app.pages.siblings import LaneLine, group_means, lane_unit, lanes, near
 from app.templating import Crumb, with_query
 from storage import rollouts
 from storage.database import ReadSession
@@ -65,6 +66,7 @@ class RolloutPage:
     turns: list[Any] | None
     extra: dict[str, Any]
     picker: Picker
+    findings: tuple[Named, ...]
     lanes: tuple[LaneLine, ...]
     lane_unit: str
     shown: Shown
@@ -84,9 +86,10 @@ def build(
     if rollout is None:
         raise NotFound(f"The batch has no rollout {index}; it has {batch.rollouts}, counted from 0.")
     prompt = session.get_one(Prompt, (batch.id, rollout.group_no))
-    members = sorted(rollouts.of_group(session, batch.id, rollout.group_no), key=lambda each: each.index)
-    position = [member.index for member in members].index(index)
-    previous, following = around([member.index for member in members], position)
+    indices = rollouts.indices_of_group(session, batch.id, rollout.group_no)
+    position = indices.index(index)
+    previous, following = around(indices, position)
+    members = rollouts.of_group(session, batch.id, rollout.group_no, near(indices, position))
     picker, chosen = pick(session, batch, estimate, per_token=True)
     means, clip = group_means(session, members, chosen), step_clip(session, batch, chosen)
     reading = read(session, rollout, chosen)
@@ -108,7 +111,7 @@ def build(
         group_no=rollout.group_no,
         group_id=prompt.group_id,
         position=position + 1,
-        siblings=len(members),
+        siblings=len(indices),
         data_source=rollout.data_source,
         reward=rollout.reward,
         nonfinite=rollout.reward_nonfinite,
@@ -124,6 +127,7 @@ def build(
         turns=rollout.messages,
         extra=dict(rollout.extra or {}),
         picker=picker,
+        findings=naming(batch, prompt.group_id, index),
         lanes=lanes(session, members, chosen, means, clip, index),
         lane_unit=lane_unit(members),
         shown=shown(reading, batch, chosen, mean, clip, color),
@@ -138,7 +142,12 @@ def build(
 
 def facts_of(rollout: Rollout) -> tuple[tuple[str, Any], ...]:
     values = ((words, getattr(rollout, name)) for name, words in FACTS.items())
-    return tuple((words, value) for words, value in values if value is not None)
+    plain = {True: "yes", False: "no"}
+    return tuple(
+        (words, plain[value] if isinstance(value, bool) else value)
+        for words, value in values
+        if value is not None
+    )
 
 
 def chart_of(batch_id: str, index: int, estimate: str | None) -> ChartOf:

@@ -1,6 +1,6 @@
 """`/runs/{run}`: at which step did it turn? Figures over the steps, and a row per batch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,10 +9,13 @@ from fastapi import Query
 from app.deps import Reader
 from app.errors import NotFound
 from app.figures import FIGURES
+from app.pages.findings import Named
 from app.pages.home import count_severities
 from app.pages.page import Page
 from app.templating import Crumb
 from storage import runs
+from storage.database import ReadSession
+from storage.models import Batch
 from storage.runs import StepRow
 
 PER_PAGE = 100
@@ -71,9 +74,19 @@ class StepLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Newest:
+    """The batch of the last step, and what is wrong with it."""
+
+    batch_id: str
+    step: int | None
+    findings: tuple[Named, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunPage:
     title: str
     crumbs: tuple[Crumb, ...]
+    newest: Newest | None
     charts: tuple[ChartOf, ...]
     splits: tuple[str, ...]
     split: str | None
@@ -108,6 +121,7 @@ def build(
     return RunPage(
         title=found.name,
         crumbs=(Crumb("Runs", "/"), Crumb(found.name)),
+        newest=newest_of(session, shown),
         charts=charts_of(found.id, split),
         splits=tuple(sorted({row.split for row in rows if row.split is not None})),
         split=split,
@@ -122,6 +136,15 @@ def build(
         page=page,
         pages=pages,
     )
+
+
+def newest_of(session: ReadSession, shown: Sequence[StepRow]) -> Newest | None:
+    """Of the rows shown, newest step first."""
+    if not shown:
+        return None
+    batch = session.get_one(Batch, shown[0].batch_id)
+    named = (Named(finding["code"], finding["severity"], finding["title"]) for finding in batch.findings)
+    return Newest(batch.id, batch.step, tuple(named))
 
 
 def charts_of(run_id: str, split: str | None) -> tuple[ChartOf, ...]:
