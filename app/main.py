@@ -22,6 +22,7 @@ from app.security.headers import secure_headers
 from app.security.hosts import guard
 from app.security.limits import limit_bodies
 from app.settings import Settings
+from app.static import router as static_router
 from app.static import static_files
 from storage.database import make_engine
 
@@ -79,6 +80,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router)
     for router in PAGE_ROUTERS:
         app.include_router(router, include_in_schema=False)
+    app.include_router(static_router)
     app.mount("/static", static_files(), name="static")
     app.openapi = partial(document, app)  # type: ignore[method-assign]
     return app

@@ -4,8 +4,9 @@ import gzip
 from functools import lru_cache
 from pathlib import Path
 
+from fastapi import APIRouter
 from starlette.datastructures import Headers
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -43,6 +44,15 @@ class Assets(StaticFiles):
 def packed(path: Path, _changed: int) -> bytes:
     """The file, gzipped. `_changed` makes an edited file another one."""
     return gzip.compress(path.read_bytes(), 9, mtime=0)
+
+
+router = APIRouter()
+
+
+@router.get("/favicon.ico", include_in_schema=False)
+def favicon() -> FileResponse:
+    """Where browsers ask without having read a page."""
+    return FileResponse(STATIC / "favicon.svg", headers={"Cache-Control": "public, max-age=86400"})
 
 
 def static_files() -> Assets:

@@ -7,7 +7,7 @@ float64 and non-finite ones are themselves, except in JSON, where they are null 
 
 import io
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from app.api.lookup import estimate_of
-from app.api.token_values import FIELDS, MASK, Piece, Values, pieces
+from app.api.token_values import FIELDS, MASK, Piece, Values, length_of, pieces
 from app.responses import arrays, dumps
 from storage.database import read
 
@@ -40,14 +40,15 @@ SCHEMA = pa.schema(
     ]
 )
 
-Source = Callable[[], Iterator[Piece]]
+#: Reads the batch anew, with the fields that are named.
+Source = Callable[[Sequence[str]], Iterator[Piece]]
 
 
 def stream(engine: Engine, estimate_id: str, format: str) -> Iterator[bytes]:
     """The file in chunks, all from one snapshot."""
     with read(engine) as session:
         estimate = estimate_of(session, estimate_id)
-        yield from WRITERS[format](lambda: pieces(session, estimate))
+        yield from WRITERS[format](lambda fields: pieces(session, estimate, fields))
 
 
 class Sink(io.RawIOBase):
@@ -69,7 +70,7 @@ class Sink(io.RawIOBase):
 
 
 def jsonl(source: Source) -> Iterator[bytes]:
-    for piece in source():
+    for piece in source(FIELDS):
         rows = zip(piece.index, piece.group_id, piece.values, strict=True)
         lines = [dumps({"index": i, "group_id": group, **arrays(values)}) for i, group, values in rows]
         yield b"\n".join(lines) + b"\n"
@@ -98,7 +99,7 @@ def parquet(source: Source) -> Iterator[bytes]:
 def record_batches(source: Source) -> Iterator[Any]:
     rows: list[tuple[int, str, Values]] = []
     tokens = 0
-    for piece in source():
+    for piece in source(FIELDS):
         rows += zip(piece.index, piece.group_id, piece.values, strict=True)
         tokens += sum(length_of(values) for values in piece.values)
         if tokens >= BATCH_TOKENS:
@@ -131,18 +132,15 @@ def utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def length_of(values: Values) -> int:
-    advantages = values["advantages"]
-    return 0 if advantages is None else len(advantages)
-
-
 def npz(source: Source) -> Iterator[bytes]:
-    """Ragged, as the canonical npz: `index` [B], `response_offsets` [B+1], and one value per token of the
-    others."""
+    """Ragged, as the canonical npz: `index` [B], `response_offsets` [B+1], then one value per token.
+
+    Each array is read and written in a pass of its own, as an archive holds one after the other.
+    """
     index: list[int] = []
     lengths: list[int] = []
     names: set[str] = set()
-    for piece in source():
+    for piece in source(FIELDS):
         index += piece.index
         lengths += [length_of(values) for values in piece.values]
         names |= {name for values in piece.values for name, array in values.items() if array is not None}
@@ -159,11 +157,11 @@ def npz(source: Source) -> Iterator[bytes]:
 
 
 def column(source: Source, name: str) -> Iterator[NDArray[Any]]:
-    """A field's values, rollout after rollout; one that lacks it has NaN (a mask: 1) for each token."""
-    for piece in source():
-        for values in piece.values:
-            array = values[name]
-            yield np.full(length_of(values), 1 if name == MASK else np.nan) if array is None else array
+    """A field's values, part after part; a rollout that lacks it has NaN (a mask: 1) for each token."""
+    fill = 1 if name == MASK else np.nan
+    for piece in source(() if name == MASK else (name,)):
+        found = ((values[name], length_of(values)) for values in piece.values)
+        yield np.concatenate([np.full(length, fill) if array is None else array for array, length in found])
 
 
 def member(

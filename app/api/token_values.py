@@ -1,6 +1,6 @@
 """Advantages per token of an estimate, whether it is stored per token or as one number per rollout."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,37 +63,47 @@ class Piece:
     values: list[Values]
 
 
-def pieces(session: AnySession, estimate: Estimate) -> Iterator[Piece]:
-    """The whole batch part by part; only one part is in memory at a time."""
+def pieces(session: AnySession, estimate: Estimate, wanted: Sequence[str] = FIELDS) -> Iterator[Piece]:
+    """The whole batch, one part at a time in memory, with the mask and the `wanted` fields."""
     columns = rollouts.columns(session, estimate.batch_id)
     names = dict(group_names(session, estimate.batch_id))
-    fields = [MASK] + [estimates.field(name, estimate.id) for name in FIELDS if estimate.per_token]
+    fields = [MASK] + [estimates.field(name, estimate.id) for name in wanted if estimate.per_token]
     streams = {field: Lockstep(arrays.iterate(session, estimate.batch_id, field)) for field in fields}
-    numbers = {name: by_place(session, estimate, columns, column) for name, column in COLUMNS.items()}
+    numbers = {
+        name: by_place(session, estimate, columns, column)
+        for name, column in COLUMNS.items()
+        if name in wanted
+    }
     for group_no, part, start, end in parts(columns):
         found = {field: stream.of(group_no, part, end - start) for field, stream in streams.items()}
-        values = [
-            of_place(estimate, columns, numbers, {f: slots[i - start] for f, slots in found.items()}, i)
-            for i in range(start, end)
-        ]
-        index = columns.index[start:end].tolist()
-        yield Piece(index, [names[group_no]] * (end - start), values)
+        values = []
+        for place in range(start, end):
+            length = int(columns.length[place]) if columns.known["length"][place] else None
+            own = {field: slots[place - start] for field, slots in found.items()}
+            one = {name: float(column[place]) for name, column in numbers.items()}
+            values.append(of_place(estimate, mask_of(own[MASK], length), one, own, wanted))
+        yield Piece(columns.index[start:end].tolist(), [names[group_no]] * (end - start), values)
 
 
 def of_place(
     estimate: Estimate,
-    columns: Columns,
-    numbers: dict[str, Array],
+    mask: Array | None,
+    numbers: dict[str, float],
     found: dict[str, Array | None],
-    place: int,
+    wanted: Sequence[str],
 ) -> Values:
-    """Values of the rollout at a place in storage order."""
-    length = int(columns.length[place]) if columns.known["length"][place] else None
-    mask = mask_of(found[MASK], length)
-    values: Values = {name: found.get(estimates.field(name, estimate.id)) for name in FIELDS}
-    if values["advantages"] is None:
-        values = {name: spread(float(numbers[name][place]), mask) for name in COLUMNS} | {"returns": None}
-    return {MASK: mask, **values}
+    """Values of one rollout: as stored, else its one number on every token."""
+    values: Values = {MASK: mask}
+    for name in wanted:
+        stored = found.get(estimates.field(name, estimate.id))
+        values[name] = spread(numbers[name], mask) if stored is None and name in numbers else stored
+    return values
+
+
+def length_of(values: Values) -> int:
+    """Tokens of the rollout; without any it stands as one."""
+    mask = values[MASK]
+    return 1 if mask is None else len(mask)
 
 
 class Lockstep:

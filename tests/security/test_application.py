@@ -187,3 +187,7 @@ def test_every_page_is_beside_its_data(client: TestClient) -> None:
             data = client.get("/index.json" if page.path == "/" else f"{page.path}.json")
             assert (html.status_code, data.status_code) == (200, 200)
             assert 'rel="alternate"' in html.headers["link"] and 'rel="alternate"' in data.headers["link"]
+
+
+def test_the_icon_is_where_browsers_look_for_it(client: TestClient) -> None:
+    assert client.get("/favicon.ico").headers["content-type"] == "image/svg+xml"
