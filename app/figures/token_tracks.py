@@ -98,7 +98,7 @@ def _figure(
         height=90 + ROW * len(tracks),
         hovermode="x",
         meta={"index": rollout.index, "tracks": [track.name for track in tracks], "missing": missing}
-        | {"start": first, "end": last, "thinned": last - first > POINTS},
+        | {"wide": True, "start": first, "end": last, "thinned": last - first > POINTS},
         **layout,
     )
 
