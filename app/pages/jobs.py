@@ -3,11 +3,14 @@
 import time
 from dataclasses import dataclass
 
+from sqlalchemy import select
+
 from app.deps import Reader, SettingsDep
 from app.pages.page import Page
 from app.templating import Crumb
 from storage import jobs, workers
-from storage.models import Worker
+from storage.database import ReadSession
+from storage.models import Batch, Run, Worker
 
 LIMIT = 50
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
@@ -17,12 +20,13 @@ SHOWN_SECONDS = 7 * 86400.0  # how long a worker that is gone stays in the list
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
-    """`href`: the upload's receipt, or the batch under the estimate."""
+    """`href`: the upload's receipt, or the batch under the estimate; `of`: that batch."""
 
     kind: str
     doing: str
     id: str
     title: str
+    of: str | None
     href: str
     state: str
     stage: str
@@ -68,6 +72,7 @@ def build(
     chosen = (state,) if state in STATES else ()
     found = jobs.page(session, LIMIT, cursor, chosen)
     counted = jobs.counts(session)
+    names = _batch_names(session, {job.batch_id for job in found.items if job.batch_id})
     totals = tuple((name, sum(n for (_, s), n in counted.items() if s == name)) for name in STATES)
     known = tuple(
         _worker(worker, settings.dead_after_seconds)
@@ -76,7 +81,7 @@ def build(
     return JobsPage(
         title="Jobs",
         crumbs=(Crumb("Jobs"),),
-        jobs=tuple(_line(job) for job in found.items),
+        jobs=tuple(_line(job, names.get(job.batch_id or "")) for job in found.items),
         total=found.total,
         next=found.next,
         state=state if chosen else None,
@@ -86,11 +91,17 @@ def build(
     )
 
 
-def _line(job: jobs.JobRow) -> JobLine:
+def _batch_names(session: ReadSession, ids: set[str]) -> dict[str, str]:
+    """Run and step of each batch that jobs are of."""
+    rows = session.execute(select(Batch.id, Run.name, Batch.step).join(Run).where(Batch.id.in_(ids)))
+    return {id: name if step is None else f"{name} · step {step}" for id, name, step in rows}
+
+
+def _line(job: jobs.JobRow, of: str | None) -> JobLine:
     href = f"/uploads/{job.id}" if job.kind == "ingest" else f"/batches/{job.batch_id}?estimate={job.id}"
     seconds = (job.finished or time.time()) - job.started if job.started else None
     return JobLine(
-        job.kind, KINDS[job.kind], job.id, job.title, href, job.state, job.stage, job.done, job.total,
+        job.kind, KINDS[job.kind], job.id, job.title, of, href, job.state, job.stage, job.done, job.total,
         job.attempts, job.error, job.executor, job.created, seconds,
     )  # fmt: skip
 
