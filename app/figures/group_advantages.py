@@ -61,7 +61,8 @@ def _figure(
         for name, which, role, symbol in kinds
         if which.any()
     ]
-    reach = axis(X, range=symmetric(laid.x))
+    tokens = bool((columns.length >= 0).any())
+    reach = axis(X if tokens else "advantage", range=symmetric(laid.x))
     shapes = [rule(0.0, vertical=True)]
     return strip_figure(traces, TITLE, _sentence(laid, chosen), laid, labels, xaxis=reach, shapes=shapes)
 

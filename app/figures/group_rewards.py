@@ -23,7 +23,7 @@ X, Y = "reward", "prompt group"
 #: Name, colour, symbol and opacity of the dots of a group: with signal, without, with next to none.
 LOOKS = (
     ("rewards differ", "accent", "circle", 0.9),
-    ("no signal: all equal", "dim", "circle-open", 0.8),
+    ("no signal", "dim", "circle-open", 0.8),
     ("differ by next to nothing", "warning", "diamond", 0.8),
 )
 SORTS = ("group", "std", "mean", "size")
@@ -67,7 +67,8 @@ def _figure(
         group_label(names[n], _note(groups, r, bool(near[r])))
         for n, r in zip(laid.numbers, rows, strict=True)
     ]
-    kinds = np.where(groups.constant[rows], 1, np.where(near[rows], 2, 0))[laid.row]
+    alone = groups.scored[rows] < 2
+    kinds = np.where(groups.constant[rows] | alone, 1, np.where(near[rows], 2, 0))[laid.row]
     traces = [
         _dots(batch, columns, laid, kinds == kind, *look)
         for kind, look in enumerate(LOOKS)
@@ -122,8 +123,8 @@ def _means(groups: GroupStatistics, rows: NDArray[np.int64]) -> Plot:
         "mode": "markers",
         "name": "group mean",
         "x": array(groups.mean[rows]),
-        "y": array(np.arange(rows.size) + 0.2),
-        "marker": {"symbol": "line-ns", "size": 8, "line": {"color": LIGHT["ink"], "width": 2}},
+        "y": array(np.arange(rows.size) + 0.12),
+        "marker": {"symbol": "line-ns", "size": 5, "line": {"color": LIGHT["ink"], "width": 2}},
         "hovertemplate": "group mean %{x:.4g}<extra></extra>",
     }
 
@@ -136,6 +137,8 @@ def _sentence(laid: Strip, groups: GroupStatistics, rows: NDArray[np.int64], nea
         text = f"groups {laid.first + 1} to {laid.first + shown} of {integer(laid.total)}"
     text += f", n = {plural(int(laid.place.size), 'rollout')}; σ has ddof 1; "
     text += f"{constant} with no signal (all rewards equal)"
+    lone = int((groups.scored[rows] == 1).sum())
+    text += f", {lone} with a single scored rollout" if lone else ""
     few = int(near[rows].sum())
     return text + (f", {few} differing by next to nothing (marked !)." if few else ".")
 

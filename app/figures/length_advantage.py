@@ -104,6 +104,7 @@ def _figure(
         for name, which, role, symbol in looks
         if (own := kept[which[kept]]).size
     ]
+    named = "advantage (mean over unmasked tokens)" if size.unit == "token" else "advantage"
     return figure(
         traces,
         "Length against reward" if what == "reward" else TITLE,
@@ -111,7 +112,7 @@ def _figure(
         showlegend=True,
         shapes=[rule(0.0)] if what == "advantage" else [],
         xaxis=axis(X.format(size.unit), rangemode="tozero"),
-        yaxis=axis(what if what == "reward" else "advantage (mean over unmasked tokens)", **_range(y)),
+        yaxis=axis(what if what == "reward" else named, **_range(y)),
         meta={"n": int(usable.size), "shown": int(kept.size), "spearman": rho, "unit": size.unit},
     )
 

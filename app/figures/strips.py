@@ -20,9 +20,9 @@ from storage.rollouts import Columns
 MOST_DOTS = 2000
 GROUPS = Option("integer", "Most groups to show.", 64, least=1, most=1024)
 FROM = Option("integer", "First group to show, counted from 0 in the chosen order.", 0)
-STACK = 0.84  # height of a full stack, in rows
-STEP = 0.12  # between two stacked dots, unless the stack would be higher than STACK
-ROW = 34  # pixels
+STACK = 0.7  # height of a full stack, in rows
+STEP = 0.1  # between two stacked dots, unless the stack would be higher than STACK
+ROW = 40  # pixels
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,7 @@ def _figure(
             "tokens_per_column": width,
             "rollouts_per_row": height,
             "unit": size.unit,
+            "wide": True,
         },
     )
 
@@ -165,7 +166,7 @@ def _masked(masked: NDArray[np.bool_], place: Plot, unit: str) -> Plot:
         "colorscale": [(0, LIGHT["masked"]), (1, LIGHT["masked"])],
         "showscale": False,
         "hoverongaps": False,
-        "hovertemplate": f"rollout %{{y}}<br>{unit} %{{x:.0f}}<br>masked, not trained on<extra></extra>",
+        "hovertemplate": f"rollout %{{y}}<br>{unit} %{{x:.0f}}<br>masked, or no finite value<extra></extra>",
     }
 
 
@@ -184,7 +185,7 @@ def _sentence(label: str, rows: int, width: int, height: int, clip: float, maske
         return (
             text + "; no tokens are recorded: each response has one colour over the characters of its text."
         )
-    return text + ("; grey is masked." if masked else ".")
+    return text + ("; grey is masked, or has no finite value." if masked else ".")
 
 
 FIGURE = Figure(

@@ -25,12 +25,15 @@ def test_equal_rewards_are_stacked_dimmed_and_named(sqlite_engine: Engine) -> No
     batch = make_batch(sqlite_engine, [[1.0] * 4, [1.0, 1.0, 0.0, 0.0], [0.5]], fields=RECORDED)
     plot = build(sqlite_engine, batch, "group_rewards")
     by_name = {trace["name"]: trace for trace in plot["data"]}
-    flat = by_name["no signal: all equal"]
-    assert flat["marker"]["color"] == LIGHT["dim"] and flat["x"] == [1.0] * 4 and len(set(flat["y"])) == 4
-    assert by_name["rewards differ"]["x"] == [1.0, 1.0, 0.0, 0.0, 0.5]
+    flat = by_name["no signal"]
+    # A rollout without a scored sibling teaches as little as equal ones.
+    assert flat["marker"]["color"] == LIGHT["dim"] and flat["x"] == [1.0] * 4 + [0.5]
+    assert len(set(flat["y"][:4])) == 4
+    assert by_name["rewards differ"]["x"] == [1.0, 1.0, 0.0, 0.0]
     labels = plot["layout"]["yaxis"]["ticktext"]
     assert [label.split("  ")[1] for label in labels] == ["n=4 no signal", "n=4 σ 0.58", "n=1"]
-    assert "1 with no signal" in plot["layout"]["meta"]["sentence"]
+    sentence = plot["layout"]["meta"]["sentence"]
+    assert "1 with no signal (all rewards equal), 1 with a single scored rollout." in sentence
 
 
 def test_groups_are_sorted_and_paged(sqlite_engine: Engine) -> None:
