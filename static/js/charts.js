@@ -10,6 +10,8 @@ const CONFIG = {
   toImageButtonOptions: { format: "png", scale: 2 },
 };
 const MOST_HEIGHT = 900;
+const NARROW = 480; // pixels: a telephone
+const LETTER = 6; // pixels that a letter of a label takes
 const figures = new Map(); // element -> figure as the server gave it
 
 // Plotly writes style attributes, which the policy refuses. The same through the object model is allowed, and keeps
@@ -56,11 +58,28 @@ function template(colours) {
   };
 }
 
-function themed(figure) {
+// On a narrow chart a long title of an axis breaks before its bracket, and labels of places that would meet lean to the
+// left, so that the last one is not beyond the edge (Plotly leaves such a label out).
+function narrowed(layout, width) {
+  if (!width || width > NARROW) return layout;
+  const own = { ...layout };
+  for (const name of Object.keys(own).filter((key) => /^[xy]axis\d*$/.test(key))) {
+    const axis = { ...own[name] };
+    const text = axis.title?.text ?? "";
+    if (text.length * LETTER > width / 2) axis.title = { ...axis.title, text: text.replace(" (", "<br>(") };
+    const labels = name.startsWith("x") ? (axis.ticktext ?? []) : [];
+    const longest = Math.max(0, ...labels.flatMap((label) => String(label).split("<br>")).map((line) => line.length));
+    if (longest * LETTER * labels.length > width - 80) axis.tickangle = -40;
+    own[name] = axis;
+  }
+  return own;
+}
+
+function themed(figure, width) {
   const name = theme();
   const colours = name === "dark" ? DARK : LIGHT;
   const { data, layout } = recolour({ data: figure.data, layout: figure.layout ?? {} }, name);
-  const own = { ...layout, template: template(colours), autosize: true };
+  const own = { ...narrowed(layout, width), template: template(colours), autosize: true };
   if (own.title?.text) own.margin = { ...own.margin, t: own.showlegend ? 34 : 12 };
   own.font = { ...own.font, family: getComputedStyle(document.body).fontFamily };
   delete own.width;
@@ -118,7 +137,7 @@ async function draw(chart) {
     // A figure with many rows says how tall it has to be; without its title it needs less.
     const tall = Math.min((figure.layout?.height ?? 0) - 26, MOST_HEIGHT);
     if (tall > plot.clientHeight) plot.style.height = `${tall}px`;
-    const { data, layout } = themed(figure);
+    const { data, layout } = themed(figure, plot.clientWidth);
     if (!chart.dataset.state || chart.dataset.state !== "drawn") plot.replaceChildren();
     await Plotly.react(plot, data, layout, CONFIG);
     if (chart.dataset.state !== "drawn") follow(chart, plot);
@@ -151,8 +170,9 @@ async function retheme() {
   for (const [chart, figure] of figures) {
     if (!chart.isConnected) figures.delete(chart);
     else {
-      const { data, layout } = themed(figure);
-      await Plotly.react(chart.querySelector(".plot"), data, layout, CONFIG);
+      const plot = chart.querySelector(".plot");
+      const { data, layout } = themed(figure, plot.clientWidth);
+      await Plotly.react(plot, data, layout, CONFIG);
     }
   }
 }
