@@ -123,6 +123,22 @@ def line(
     return Line(width, height, "".join(path), last, low, high, zero)
 
 
+def stems(values: Sequence[float | None] | NDArray[Any], width: int = 160, height: int = 32) -> Line:
+    """A series that is mostly 0, as a stem from 0 to each other value: a line would slope in between."""
+    array = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    finite = array[np.isfinite(array)]
+    if not finite.any():
+        return line(array, width, height)
+    flat = line(array, width, height, min(0.0, float(finite.min())), max(0.0, float(finite.max())))
+    places, drawn = _columns(array, width)
+    x = np.round(1.5 + places * (width - 3) / max(1, array.size - 1), 1)
+    low, high = flat.low or 0.0, flat.high or 0.0
+    y = np.round(height - 2 - (drawn - low) / (high - low) * (height - 4), 1)
+    there = np.isfinite(drawn) & (drawn != 0)
+    stem = "".join(f"M{a:g} {flat.zero:g}V{b:g}" for a, b in zip(x[there], y[there], strict=True))
+    return Line(width, height, stem, None, flat.low, flat.high, flat.zero)
+
+
 def _columns(array: NDArray[np.float64], width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Places and values to draw: all of them, or two per column, so that no spike is lost."""
     if array.size <= 2 * width:

@@ -205,7 +205,11 @@ def track_lines(reading: Reading) -> tuple[TrackLine, ...]:
     lines = []
     for track in reading.tracks:
         low, high = (0.0, 1.0) if track.name == "mask" else (None, None)
-        line = drawing.line(track.values, TRACK_WIDTH, 32, low, high)
+        line = (
+            drawing.stems(track.values, TRACK_WIDTH, 32)
+            if track.name == "reward"
+            else drawing.line(track.values, TRACK_WIDTH, 32, low, high)
+        )
         lines.append(TrackLine(track.name, line, line.low, line.high))
     return tuple(lines)
 

@@ -33,6 +33,14 @@ def test_a_line_keeps_spikes_and_gaps() -> None:
     assert flat.last is not None and flat.last[1] == 16.0
 
 
+def test_a_reward_stands_on_its_token_alone() -> None:
+    drawn = drawing.stems([0.0, 0.0, None, 0.5], 103, 32)
+    assert drawn.path == "M101.5 30V2" and (drawn.low, drawn.high, drawn.zero) == (0.0, 0.5, 30.0)
+    down = drawing.stems([-1.0, 0.0, 1.0], 103, 32)
+    assert down.path == "M1.5 16V30M101.5 16V2"
+    assert drawing.stems([0.0, 0.0], 103, 32) == drawing.line([0.0, 0.0], 103, 32)
+
+
 def test_a_lane_shows_the_strongest_of_each_column_and_masked_stretches_thin() -> None:
     values = np.zeros(1000)
     values[500] = -5.0
