@@ -31,6 +31,8 @@ CHARTS: dict[str, dict[str, Any]] = {
     "length_advantage": {},
     "token_heatmap": {"rows": 128},
 }
+#: Titles where a batch has no tokens: the figure is drawn over the text.
+WITHOUT_TOKENS = {"token_heatmap": "Advantage of every response"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,8 @@ def charts_of(batch: Batch, estimate: str | None) -> tuple[ChartOf, ...]:
         if figure is not None:
             asked = {**options, **({"estimate": estimate} if "estimate" in figure.options else {})}
             query = with_query("", **{key: value for key, value in asked.items() if key in figure.options})
-            charts.append(ChartOf(name, figure.title, f"/api/v1/batches/{batch.id}/figures/{name}{query}"))
+            title = WITHOUT_TOKENS.get(name, figure.title) if not batch.tokens else figure.title
+            charts.append(ChartOf(name, title, f"/api/v1/batches/{batch.id}/figures/{name}{query}"))
     return tuple(charts)
 
 
