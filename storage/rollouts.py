@@ -111,9 +111,19 @@ def get(session: AnySession, batch_id: str, index: int) -> Rollout | None:
     return session.get(Rollout, (batch_id, index)) if 0 <= index < LARGEST else None
 
 
-def of_group(session: AnySession, batch_id: str, group_no: int) -> list[Rollout]:
-    """The rollouts of a group, whole, in storage order."""
+def indices_of_group(session: AnySession, batch_id: str, group_no: int) -> list[int]:
+    """The indices of a group's rollouts, ascending."""
+    statement = select(Rollout.index).where(Rollout.batch_id == batch_id, Rollout.group_no == group_no)
+    return list(session.execute(statement.order_by(Rollout.index)).scalars())
+
+
+def of_group(
+    session: AnySession, batch_id: str, group_no: int, indices: Sequence[int] | None = None
+) -> list[Rollout]:
+    """The rollouts of a group, whole, in storage order; of a run of its `indices` only those."""
     statement = select(Rollout).where(Rollout.batch_id == batch_id, Rollout.group_no == group_no)
+    if indices:
+        statement = statement.where(Rollout.index.between(indices[0], indices[-1]))
     return list(session.execute(statement.order_by(Rollout.part, Rollout.slot)).scalars())
 
 

@@ -17,6 +17,8 @@ from storage.database import ReadSession
 from storage.models import EstimateRollout, Rollout
 
 LANE_WIDTH = 480
+#: So many responses of a group are shown at once: pages stay small and quick for groups of thousands.
+MOST_SHOWN = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,12 @@ class LaneLine:
     length: int | None
     current: bool
     lane: Lane
+
+
+def near(indices: Sequence[int], place: int) -> Sequence[int]:
+    """The indices shown together with the one at `place`: all, or `MOST_SHOWN` around it."""
+    first = max(0, min(place - MOST_SHOWN // 2, len(indices) - MOST_SHOWN))
+    return indices[first : first + MOST_SHOWN]
 
 
 def lanes(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.templating import Here, with_query
-from tests.pages.conftest import HOSTILE, Site
+from tests.pages.conftest import HOSTILE, Site, jsonl
 
 
 def test_an_empty_installation_says_how_to_begin(fresh: Site) -> None:
@@ -171,3 +171,21 @@ def test_addresses_keep_what_they_are_not_asked_to_change() -> None:
     assert here.url(sort="mean", page=2) == "/batches/b?estimate=e&q=a%20b&sort=mean&page=2"
     assert here.query(estimate=None, sort=None, q=None) == ""
     assert with_query("", task="a&b=c") == "?task=a%26b%3Dc"
+
+
+def test_a_group_of_many_shows_those_around_the_chosen_one_and_says_so(fresh: Site) -> None:
+    rows = [{"group_id": "g", "prompt": "p", "response": f"r{i}", "reward": float(i % 2)} for i in range(600)]
+    upload = fresh.place.upload(jsonl(rows), "many.jsonl")[0]
+    fresh.place.work()
+    batch = fresh.data(f"/api/v1/uploads/{upload}")["batches"][0]["id"]
+    first = fresh.data(f"/batches/{batch}/groups/0.json")
+    assert [member["index"] for member in first["members"]] == list(range(256))
+    assert len(first["lanes"]) == 256 and first["group"]["size"] == 600
+    middle = fresh.data(f"/batches/{batch}/groups/0.json?rollout=300")
+    assert [lane["index"] for lane in middle["lanes"]] == list(range(172, 428))
+    assert (middle["previous"], middle["current"], middle["next"]) == (299, 300, 301)
+    last = fresh.data(f"/batches/{batch}/rollouts/599.json")
+    assert [lane["index"] for lane in last["lanes"]] == list(range(344, 600))
+    assert (last["position"], last["siblings"], last["previous"], last["next"]) == (600, 600, 598, None)
+    assert "256 of 600 responses are shown, #0 to #255" in fresh.page(f"/batches/{batch}/groups/0")
+    assert "256 of 600 responses are shown, #344 to #599" in fresh.page(f"/batches/{batch}/rollouts/599")
