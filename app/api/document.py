@@ -61,9 +61,15 @@ def complete(method: str, call: dict[str, Any]) -> None:
         del answers["422"]
     answers["4XX"] = {"description": "Refused; `detail` says what to do.", **problem}
     answers["5XX"] = {"description": "Not answered.", **problem}
-    call["summary"] = (
-        call.get("description", call["summary"]).split("\n\n")[0].split(". ")[0].removesuffix(".")
-    )
-    call["summary"] = " ".join(call["summary"].split())
+    summarise(call)
     if method == "post":
         call.setdefault("parameters", []).append(KEY)
+
+
+def summarise(call: dict[str, Any]) -> None:
+    """The first sentence of the endpoint's docstring is its summary, the rest its description."""
+    text: str = call.pop("description", call["summary"])
+    sentence = text.split("\n\n")[0].split(". ")[0]
+    call["summary"] = " ".join(sentence.split()).removesuffix(".")
+    if rest := text[len(sentence) :].lstrip(". \n"):
+        call["description"] = rest

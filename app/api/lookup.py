@@ -14,7 +14,7 @@ from storage.models import Batch, Estimate, Prompt, Rollout, Run
 #: More rollouts than this no batch can have, and no database column could hold much more.
 MOST_INDEX = 2**31 - 1
 
-Id = Annotated[str, Path(max_length=64)]
+Id = Annotated[str, Path(max_length=64, description="Its id.")]
 RunKey = Annotated[str, Path(description="Id or name of the run.", max_length=300)]
 GroupId = Annotated[str, Path(description="`group_id` as recorded; it may hold slashes.", max_length=10_000)]
 Index = Annotated[int, Path(ge=0, le=MOST_INDEX, description="Place of the rollout in its batch, from 0.")]

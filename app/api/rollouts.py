@@ -197,7 +197,7 @@ def get_track(
     session: Reader,
     batch_id: Id,
     index: Index,
-    name: Annotated[str, Path(max_length=96)],
+    name: Annotated[str, Path(max_length=96, description="Name of a per-token array of the rollout.")],
     start: Start = 0,
     end: End = None,
 ) -> Response:
