@@ -83,14 +83,13 @@ def integer(row: int, name: str, value: Any, notes: Notes) -> int | None:
     value = plain(value)
     if value is None:
         return None
+    kind = None
     if type(value) is int:
         whole = value
     elif isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
-        whole = int(value)
-        notes.tally(row, name, "read_as_integer", f"{name} is text; read as a whole number")
+        whole, kind = int(value), "text"
     elif isinstance(value, float) and value.is_integer():
-        whole = int(value)
-        notes.tally(row, name, "read_as_integer", f"{name} is a fractional type; read as a whole number")
+        whole, kind = int(value), "a fractional type"
     else:
         if not (isinstance(value, float) and math.isnan(value)):
             shown = _quoted(str(value)) if isinstance(value, (str, float)) else kind_of(value)
@@ -101,6 +100,8 @@ def integer(row: int, name: str, value: Any, notes: Notes) -> int | None:
             row, name, "number_too_large", f"{name} {_quoted(str(whole), '')} is past 64 bits; left empty"
         )
         return None
+    if kind is not None:
+        notes.tally(row, name, "read_as_integer", f"{name} is {kind}; read as a whole number")
     return whole
 
 

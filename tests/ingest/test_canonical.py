@@ -112,6 +112,13 @@ def test_ids_are_whole_numbers(value: Any, part: str, tmp_path: Path) -> None:
     assert part in problem.message
 
 
+@pytest.mark.parametrize("value", [2**63, 1e300, str(2**63)])
+def test_a_number_past_64_bits_is_left_empty_and_not_said_to_be_read(value: Any, tmp_path: Path) -> None:
+    rollout, problems = one(tmp_path, base(sample_index=value))
+    assert rollout.sample_index is None
+    assert [(problem.row, problem.code) for problem in problems] == [(1, "number_too_large")]
+
+
 @pytest.mark.parametrize("mask", [[1, 0], [1.0, 0.0], [True, False]])
 def test_masks_of_ones_and_zeros(mask: list[Any], tmp_path: Path) -> None:
     rollout, problems = one(tmp_path, base(response_mask=mask))
