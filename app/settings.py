@@ -60,7 +60,7 @@ class Settings(BaseSettings):
     )
     spool_days: float = Field(default=7.0, description="How long an uploaded file is kept after it was read.")
     job_days: float = Field(
-        default=7.0, description="How long the engine's records of finished jobs are kept."
+        default=7.0, description="How long records of finished jobs and Idempotency-Keys are kept."
     )
     share_hours: float = Field(
         default=168.0, description="Life of a share link unless said otherwise, in hours."

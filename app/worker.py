@@ -23,7 +23,7 @@ from app.logs import get_logger
 from app.settings import Settings
 from app.uploads import sweep
 from app.workflows import Context, register
-from storage import workers
+from storage import idempotency, workers
 from storage.database import make_engine, read, write
 from storage.models import Worker
 
@@ -164,9 +164,12 @@ def alive(pid: int) -> bool:
 
 
 def clean_up(engine: Engine, jobs: Jobs, settings: Settings) -> None:
-    """Delete what is only kept for a while: read files, orphaned files, the engine's records of old jobs."""
+    """Delete what is only kept for a while: read files, orphaned files, records of old jobs, old keys."""
     files = sweep(engine, settings)
-    records = jobs.forget(time.time() - settings.job_days * 86400)
+    before = time.time() - settings.job_days * 86400
+    records = jobs.forget(before)
+    with write(engine) as session:
+        idempotency.forget(session, before)
     log.info("cleaned up", files=files, records=records)
 
 
