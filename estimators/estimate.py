@@ -11,7 +11,7 @@ from estimators.estimator import Estimator
 from estimators.moments import Moments, merged
 from estimators.registry import ESTIMATORS
 from estimators.request import Request
-from estimators.tokens import RolloutMoments, map_tokens, token_moments
+from estimators.tokens import RolloutMoments, absolute_sums, map_tokens, token_moments
 from estimators.whitening import Affine, rollout_affine, scope_ids
 
 
@@ -89,7 +89,8 @@ def estimate(batch: Batch, request: Request, history: Sequence[Moments] = ()) ->
         ids = scope_ids(batch, setting.scope)
         affine = rollout_affine(moments.mean, moments.m2, moments.count, ids, setting, history)
     if raw.per_token:
-        after, total = map_tokens(before, affine, batch, setting.zero_masked)
+        after = map_tokens(before, affine, batch, setting.zero_masked)
+        total = absolute_sums(after, batch)
     else:
         after = before if affine is None else affine.apply(before)
         total = after.double().abs() * moments.count

@@ -11,6 +11,8 @@ from torch import Tensor
 
 #: Single-precision sums run over at most this many tokens before they go on in double precision.
 BLOCK = 1024
+#: Tokens that two passes go over before the next ones.
+PASS = 1 << 17
 
 
 def all_set(mask: Tensor) -> bool:
@@ -125,8 +127,14 @@ def on_tokens(per_rollout: Tensor, mask: Tensor, lengths: Tensor, out: Tensor | 
     """Each rollout's number `[B]` on its unmasked tokens, 0 on masked ones, `[N]`."""
     if out is None:
         out = torch.empty(mask.shape[0], dtype=per_rollout.dtype, device=mask.device)
-    out.copy_(mask.view(torch.uint8))
-    if mask.numel() and bool((lengths == lengths[0]).all()):
-        out.view(lengths.shape[0], -1).mul_(per_rollout[:, None])
-        return out
-    return out.mul_(repeated(per_rollout, lengths))
+    ends = [0, *torch.cumsum(lengths, 0).tolist()]
+    first = 0
+    for last in range(1, len(ends)):
+        # A few rollouts at a time, so that the second pass finds them in the cache.
+        if ends[last] - ends[first] < PASS and last < len(ends) - 1:
+            continue
+        part = out[ends[first] : ends[last]]
+        part.copy_(mask[ends[first] : ends[last]].view(torch.uint8))
+        part.mul_(repeated(per_rollout[first:last], lengths[first:last]))
+        first = last
+    return out

@@ -99,14 +99,12 @@ def rollout_scores(batch: Batch, params: ScoreParams) -> Tensor:
         if params.kl_coef:
             scores = scores - params.kl_coef * segment_sums(token_kl(batch, params), batch.offsets)
         return scores
-    sums = segment_sums(tokens, batch.offsets)
+    sums, absent = segment_sums(tokens, batch.offsets), batch.lengths == 0
     if not bool(torch.isfinite(sums).all()):
-        sums = segment_sums(
-            torch.where(batch.response_mask | torch.isfinite(tokens), tokens, 0.0), batch.offsets
-        )
+        kept = torch.where(batch.response_mask | torch.isfinite(tokens), tokens, 0.0)
+        sums, absent = segment_sums(kept, batch.offsets), absent | _absent(tokens, batch)
     if params.kl_coef:
         sums = sums - params.kl_coef * segment_sums(token_kl(batch, params), batch.offsets)
-    absent = (batch.lengths == 0) | _absent(tokens, batch)
     return torch.where(absent, batch.scores.double(), sums)
 
 
@@ -141,7 +139,7 @@ def token_rewards(batch: Batch, params: TokenRewardParams, dtype: torch.dtype) -
             torch.zeros(batch.tokens, dtype=dtype, device=batch.scores.device), everyone, batch, params
         )
     else:
-        rewards, absent = recorded.to(dtype), _absent(recorded, batch)
+        rewards, absent = recorded, _absent(recorded, batch)
         if bool(absent.any()):
             bare = repeated(absent, batch.lengths)
             rewards = _placed(torch.where(bare, 0.0, rewards), absent, batch, params)

@@ -56,7 +56,7 @@ def whiten(
     if setting.scope != "none":
         ids = scope_ids(batch, setting.scope)
         affine = rollout_affine(moments.mean, moments.m2, moments.count, ids, setting, history)
-    return map_tokens(values, affine, batch, setting.zero_masked, out)[0]
+    return map_tokens(values, affine, batch, setting.zero_masked, out)
 
 
 def _chunk_statistics(values: Tensor, layout: Layout, extremes: bool) -> Tensor | None:
@@ -120,23 +120,32 @@ def _by_rollout(chunks: Tensor, layout: Layout, extremes: bool) -> RolloutMoment
 
 def map_tokens(
     values: Tensor, affine: Affine | None, batch: Batch, zero_masked: bool, out: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+) -> Tensor:
     """`affine` (`[B]`, or `[1]` where all rollouts share one) of `values` `[N]`; masked tokens become 0 if
-    `zero_masked`, else are mapped. And Σ|·| over each rollout's finite unmasked tokens, `[B]` float64."""
+    `zero_masked`, else are mapped too."""
     out = torch.empty_like(values) if out is None else out
-    totals = torch.zeros(batch.rollouts, dtype=torch.float64, device=values.device)
     for rollouts, span in spans(batch):
         part = out[span]
         _map_into(part, values[span], affine, batch.lengths[rollouts], rollouts)
+        if zero_masked:
+            shown = _unmasked(part, batch.response_mask[span], buffer("shown", part.shape[0], values))
+            if shown is not part:
+                part.copy_(shown)
+    return out
+
+
+def absolute_sums(values: Tensor, batch: Batch) -> Tensor:
+    """Σ|x| of `values` `[N]` over each rollout's finite unmasked tokens, `[B]` float64."""
+    totals = torch.zeros(batch.rollouts, dtype=torch.float64, device=values.device)
+    for rollouts, span in spans(batch):
+        part = values[span]
         shown = _unmasked(part, batch.response_mask[span], buffer("shown", part.shape[0], values))
-        if zero_masked and shown is not part:
-            part.copy_(shown)
         offsets = batch.offsets[rollouts.start : rollouts.stop + 1] - span.start
         sums = segment_sums(torch.abs(shown, out=buffer("absolute", part.shape[0], values)), offsets)
         if not bool(torch.isfinite(sums.sum())):
             sums = segment_sums(torch.where(torch.isfinite(shown), shown.abs(), 0.0), offsets)
         totals[rollouts] = sums
-    return out, totals
+    return totals
 
 
 def _map_into(out: Tensor, values: Tensor, affine: Affine | None, lengths: Tensor, rollouts: slice) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from estimators import Batch, Request, estimate, group_statistics
 from estimators.layout import layout_of
+from estimators.masked import on_tokens
 from estimators.tokens import whiten
 from estimators.whitening import W_TRL
 
@@ -90,3 +91,13 @@ def test_results_do_not_depend_on_what_else_was_computed() -> None:
     torch.testing.assert_close(before.advantages, kept, rtol=0, atol=0)
     assert batch.values is not None and batch.token_level_rewards is not None
     assert bool(torch.isfinite(batch.values).all())
+
+
+@pytest.mark.parametrize("lengths", [[3, 0, 2], [4, 4], [], [70_000, 1, 70_000]])
+def test_one_number_per_rollout_on_its_unmasked_tokens(lengths: list[int]) -> None:
+    mask = torch.rand(sum(lengths), generator=torch.Generator().manual_seed(4)) < 0.5
+    numbers = torch.arange(1, len(lengths) + 1, dtype=torch.float64)
+    wanted = [
+        n if m else 0.0 for n, m in zip(np.repeat(numbers, lengths).tolist(), mask.tolist(), strict=True)
+    ]
+    assert on_tokens(numbers, mask, torch.tensor(lengths, dtype=torch.int64)).tolist() == wanted
