@@ -79,12 +79,12 @@ def refused(answer: Response, status: int, *words: str) -> dict[str, Any]:
     return body
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def data_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_template(tmp_path_factory.mktemp("data-template"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def postgres_api_url(postgres_url: str) -> Iterator[str]:
     """A PostgreSQL database with the job engine's tables in it, for all tests of one session."""
     with databases.postgres_copy(postgres_url) as url:
@@ -104,7 +104,7 @@ def service(tmp_path: Path, data_template: Path) -> Iterator[Service]:
     yield from serving(Settings(data_dir=tmp_path / "data"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def refusing(tmp_path_factory: pytest.TempPathFactory, data_template: Path) -> Iterator[Service]:
     """For requests that change nothing."""
     folder = tmp_path_factory.mktemp("refusing")
@@ -112,7 +112,7 @@ def refusing(tmp_path_factory: pytest.TempPathFactory, data_template: Path) -> I
     yield from serving(Settings(data_dir=folder / "data"))
 
 
-@pytest.fixture(scope="session", params=databases.KINDS)
+@pytest.fixture(scope="package", params=databases.KINDS)
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data_template: Path
 ) -> Iterator[Service]:

@@ -110,7 +110,7 @@ def estimated(client: httpx.Client, batch: str) -> bool:
     return bool(items) and all(item["state"] == "succeeded" for item in items)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("browser")
     tasks = write(folder / "two-tasks.jsonl", "two-tasks", small.two_tasks())
@@ -123,7 +123,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(server.url, first["batches"][0]["id"], batch["id"], run, first["id"], hostile)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert path, "The browser tests need Chromium: apt-get install chromium"

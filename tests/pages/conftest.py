@@ -78,7 +78,7 @@ def jsonl(rows: Any) -> bytes:
     return b"".join(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n" for row in rows)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Read by tests, not written to."""
     folder = tmp_path_factory.mktemp("site")
