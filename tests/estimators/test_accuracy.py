@@ -98,6 +98,7 @@ def test_one_number_per_rollout_on_its_unmasked_tokens(lengths: list[int]) -> No
     mask = torch.rand(sum(lengths), generator=torch.Generator().manual_seed(4)) < 0.5
     numbers = torch.arange(1, len(lengths) + 1, dtype=torch.float64)
     wanted = [
-        n if m else 0.0 for n, m in zip(np.repeat(numbers, lengths).tolist(), mask.tolist(), strict=True)
+        n if m else 0.0
+        for n, m in zip(np.repeat(numbers.numpy(), lengths).tolist(), mask.tolist(), strict=True)
     ]
     assert on_tokens(numbers, mask, torch.tensor(lengths, dtype=torch.int64)).tolist() == wanted
