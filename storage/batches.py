@@ -104,21 +104,16 @@ def finish(
     Counts are taken from its rows where not given. `findings` are dicts with at least `code` and `severity`.
     """
     prompt_groups.recount(session, batch_id)
-    counted = session.execute(
-        select(func.count(), func.sum(Rollout.length)).where(Rollout.batch_id == batch_id)
-    ).one()
-    group_count = session.execute(
-        select(func.count()).select_from(Prompt).where(Prompt.batch_id == batch_id)
-    ).scalar_one()
+    counted = _counts(session, batch_id)
     found = findings or []
     changed = session.execute(
         update(Batch)
         .where(Batch.id == batch_id, Batch.state == INGESTING)
         .values(
             state=READY,
-            rollouts=counted[0] if rollouts is None else rollouts,
-            groups=group_count if groups is None else groups,
-            tokens=int(counted[1] or 0) if tokens is None else tokens,
+            rollouts=counted["rollouts"] if rollouts is None else rollouts,
+            groups=counted["groups"] if groups is None else groups,
+            tokens=counted["tokens"] if tokens is None else tokens,
             fields=fields or {},
             statistics=statistics or {},
             findings=found,
@@ -132,6 +127,15 @@ def finish(
     made = update(Upload).where(Upload.id == changed.upload_id)
     session.execute(made.values(batches_made=Upload.batches_made + 1))
     return True
+
+
+def _counts(session: AnySession, batch_id: str) -> dict[str, int]:
+    """What the batch's own rows say."""
+    of_rollouts = select(func.count(), func.sum(Rollout.length)).where(Rollout.batch_id == batch_id)
+    of_groups = select(func.count()).select_from(Prompt).where(Prompt.batch_id == batch_id)
+    rollouts, tokens = session.execute(of_rollouts).one()
+    groups = session.execute(of_groups).scalar_one()
+    return {"rollouts": rollouts, "groups": groups, "tokens": int(tokens or 0)}
 
 
 def get(session: AnySession, batch_id: str) -> Batch | None:

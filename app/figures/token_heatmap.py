@@ -121,20 +121,7 @@ def _figure(
     names = [f"#{i}" for i in index.tolist()] if height == 1 else _blocks(index, height)
     place = {"x0": (width - 1) / 2, "dx": width, "y": names}
     unit = size.unit if width == 1 else f"{width} {size.unit}s from"
-    heat = {
-        "type": "heatmap",
-        "name": "advantage",
-        "z": array(grid),
-        **place,
-        "zmin": -clip,
-        "zmid": 0,
-        "zmax": clip,
-        "colorscale": DIVERGING,
-        "colorbar": {"title": {"text": "A", "side": "top"}, "thickness": 10, "outlinewidth": 0, "len": 0.9},
-        "hoverongaps": False,
-        "hovertemplate": f"rollout %{{y}}<br>{unit} %{{x:.0f}}<br>advantage %{{z:.3g}}<extra></extra>",
-    }
-    traces = [heat]
+    traces = [_heat(grid, place, unit, clip)]
     if masked.any():
         traces.append(_masked(masked, place, unit))
     return figure(
@@ -153,6 +140,22 @@ def _figure(
             "wide": True,
         },
     )
+
+
+def _heat(grid: NDArray[np.float32], place: Plot, unit: str, clip: float) -> Plot:
+    return {
+        "type": "heatmap",
+        "name": "advantage",
+        "z": array(grid),
+        **place,
+        "zmin": -clip,
+        "zmid": 0,
+        "zmax": clip,
+        "colorscale": DIVERGING,
+        "colorbar": {"title": {"text": "A", "side": "top"}, "thickness": 10, "outlinewidth": 0, "len": 0.9},
+        "hoverongaps": False,
+        "hovertemplate": f"rollout %{{y}}<br>{unit} %{{x:.0f}}<br>advantage %{{z:.3g}}<extra></extra>",
+    }
 
 
 def _masked(masked: NDArray[np.bool_], place: Plot, unit: str) -> Plot:
