@@ -114,9 +114,7 @@ def run_server(settings: Settings) -> None:
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    typer.echo(f"Vantage is at http://{shown}:{port}")
-    sys.stdout.flush()
-    server = Server(config, application.state.closing)
+    server = Server(config, application.state.closing, f"http://{shown}:{port}")
     with listener:
         server.run(sockets=[listener])
     if not server.started:
@@ -124,11 +122,21 @@ def run_server(settings: Settings) -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn waits for open answers; `closing` tells event streams and waiting requests to end."""
+    """uvicorn waits for open answers; `closing` tells event streams and waiting requests to end.
 
-    def __init__(self, config: uvicorn.Config, closing: Event) -> None:
+    Says its address once it answers there, so that whoever reads it can ask at once.
+    """
+
+    def __init__(self, config: uvicorn.Config, closing: Event, address: str) -> None:
         super().__init__(config)
         self.closing = closing
+        self.address = address
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            typer.echo(f"Vantage is at {self.address}")
+            sys.stdout.flush()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.closing.set()
