@@ -1,13 +1,15 @@
 """Prompt groups: string ids to dense numbers once, then statistics of one number per rollout."""
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from estimators.moments import by_scope
+from estimators.moments import values_by_scope
 
 
 def factorize(ids: Iterable[Hashable]) -> tuple[Tensor, list[Hashable]]:
@@ -16,7 +18,7 @@ def factorize(ids: Iterable[Hashable]) -> tuple[Tensor, list[Hashable]]:
     Ids are compared as they are: "01" and "1" are two groups, and so are 1 and "1".
     """
     every = list(ids)
-    numbers = {each: number for number, each in enumerate(dict.fromkeys(every))}
+    numbers: defaultdict[Hashable, int] = defaultdict(count().__next__)
     dense = np.fromiter(map(numbers.__getitem__, every), dtype=np.int64, count=len(every))
     return torch.from_numpy(dense), list(numbers)
 
@@ -45,7 +47,8 @@ def group_statistics(scores: Tensor, group: Tensor, counted: Tensor | None = Non
     taken = torch.isfinite(scores)
     if counted is not None:
         taken &= counted
-    scores = scores.double()
-    scored, mean, m2 = by_scope(scores, torch.zeros_like(scores), taken.double(), group, groups)
-    size = scored if bool(taken.all()) else torch.bincount(group, minlength=groups).double()
-    return GroupStatistics(size, scored, mean, m2)
+    if bool(taken.all()):
+        scored, mean, m2 = values_by_scope(scores.double(), group, groups)
+        return GroupStatistics(scored, scored, mean, m2)
+    scored, mean, m2 = values_by_scope(scores[taken].double(), group[taken], groups)
+    return GroupStatistics(torch.bincount(group, minlength=groups).double(), scored, mean, m2)

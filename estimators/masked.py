@@ -137,4 +137,6 @@ def on_tokens(per_rollout: Tensor, mask: Tensor, lengths: Tensor, out: Tensor | 
         part.copy_(mask[ends[first] : ends[last]].view(torch.uint8))
         part.mul_(repeated(per_rollout[first:last], lengths[first:last]))
         first = last
+    if not bool(torch.isfinite(per_rollout).all()):
+        out.masked_fill_(~mask, 0.0)  # NaN × 0 is NaN.
     return out

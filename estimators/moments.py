@@ -81,25 +81,44 @@ def by_scope(
     live = count > 0
     if not bool(live.all()):
         mean, m2, count, scope = mean[live], m2[live], count[live], scope[live]
-    if mean.device.type == "cpu":
-        whole = _merge(
-            mean.numpy(), m2.numpy(), count.numpy(), scope.numpy(), lambda x, of: np.bincount(of, x, scopes)
-        )
-        count, mean, m2 = (torch.from_numpy(part.astype(np.float64, copy=False)) for part in whole)
-        return count, mean, m2
-    empty = torch.zeros(scopes, dtype=torch.float64, device=mean.device)
-    return _merge(mean, m2, count, scope, lambda x, of: empty.index_add(0, of, x))
+    return _merge(mean, scope, scopes, (m2, count))
+
+
+def values_by_scope(values: Tensor, scope: Tensor, scopes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """`by_scope` where every part is one finite number."""
+    return _merge(values, scope, scopes, None)
 
 
 def _merge(
-    mean: Any, m2: Any, count: Any, scope: Any, sums: Callable[[Any, Any], Any]
+    mean: Tensor, scope: Tensor, scopes: int, spread: tuple[Tensor, Tensor] | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """On the CPU with numpy, whose calls take half as long as torch's; elsewhere with torch."""
+    if mean.device.type == "cpu":
+        arrays = None if spread is None else (spread[0].numpy(), spread[1].numpy())
+        found = _two_passes(
+            mean.numpy(),
+            scope.numpy(),
+            arrays,
+            lambda of, x=None: np.bincount(of, x, scopes).astype(np.float64, copy=False),
+        )
+        count, centre, m2 = (torch.from_numpy(part) for part in found)
+        return count, centre, m2
+    none, ones = mean.new_zeros(scopes), torch.ones_like(mean)
+    return _two_passes(
+        mean, scope, spread, lambda of, x=None: none.index_add(0, of, ones if x is None else x)
+    )
+
+
+def _two_passes(
+    mean: Any, scope: Any, spread: tuple[Any, Any] | None, sums: Callable[..., Any]
 ) -> tuple[Any, Any, Any]:
-    """`by_scope` on arrays of numpy, which takes half as long, or of torch; `sums` adds up by scope."""
-    total = sums(count, scope)
+    """On arrays of numpy or torch. `sums(scope, x)` adds up by scope, `sums(scope)` counts."""
+    m2, count = spread or (0.0, 1.0)
+    total = sums(scope) if spread is None else sums(scope, count)
     # A member of each scope as pivot: a constant scope then has a mean and deviations that are exact.
     pivot = total * 0.0
     pivot[scope] = mean
     shift = mean - pivot[scope]
-    offset = sums(count * shift, scope) / (total + (total == 0))
+    offset = sums(scope, shift * count) / (total + (total == 0))
     rest = shift - offset[scope]
-    return total, pivot + offset, sums(rest * rest * count + m2, scope)
+    return total, pivot + offset, sums(scope, rest * rest * count + m2)

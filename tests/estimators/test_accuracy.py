@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from estimators import Batch, Request, estimate, group_statistics
-from estimators.layout import layout_of
+from estimators.layout import CHUNK, TILE, layout_of, make_layout
 from estimators.masked import on_tokens
 from estimators.tokens import whiten
 from estimators.whitening import W_TRL
@@ -97,8 +97,18 @@ def test_results_do_not_depend_on_what_else_was_computed() -> None:
 def test_one_number_per_rollout_on_its_unmasked_tokens(lengths: list[int]) -> None:
     mask = torch.rand(sum(lengths), generator=torch.Generator().manual_seed(4)) < 0.5
     numbers = torch.arange(1, len(lengths) + 1, dtype=torch.float64)
+    numbers[:1] = torch.inf
     wanted = [
         n if m else 0.0
         for n, m in zip(np.repeat(numbers.numpy(), lengths).tolist(), mask.tolist(), strict=True)
     ]
     assert on_tokens(numbers, mask, torch.tensor(lengths, dtype=torch.int64)).tolist() == wanted
+
+
+def test_one_long_rollout_among_many_short_ones_does_not_blow_up_the_grid() -> None:
+    """The grid of chunk totals is rollouts × the longest: tiles are cut so that it stays in proportion."""
+    lengths = torch.tensor([*[1] * 5000, 200_000, *[1] * 5000, 200_000, *[1] * 5000])
+    layout = make_layout(torch.nn.functional.pad(lengths.cumsum(0), (1, 0)), None)
+    assert max(tile.rows * tile.width for tile in layout.tiles) <= 2 * TILE // CHUNK
+    assert sum(tile.rows for tile in layout.tiles) == len(lengths)
+    assert len(layout.tiles) < 20
