@@ -18,13 +18,13 @@ NO_TOKENS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def grpo(filled: Service) -> dict[str, Any]:
     """The default estimate: one number per rollout."""
     return next(made for made in estimates_of(filled) if made["convention"] == "grpo/verl")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gae(filled: Service) -> dict[str, Any]:
     """The other default, as values are recorded: one number per token."""
     return next(made for made in estimates_of(filled) if made["convention"] == "gae/verl")
