@@ -34,6 +34,19 @@ POLL_SECONDS = 0.2
 #: Time that a running job gets to reach its next step when the worker is asked to stop.
 DRAIN_SECONDS = 5
 HOUSEKEEPING_SECONDS = 3600.0
+#: A transaction that idles for this many times the silence of a dead worker belongs to a frozen one.
+FROZEN_AFTER = 20
+
+
+def end_frozen_transactions(settings: Settings) -> None:
+    """Let PostgreSQL end what this process leaves open when it is frozen in the middle of a transaction.
+
+    Else its locks keep every other worker from taking its jobs over. A dead process needs no such limit: its
+    connections close. Read by every connection that is opened from now on, the job engine's as well.
+    """
+    seconds = max(60.0, FROZEN_AFTER * settings.dead_after_seconds)
+    given = os.environ.get("PGOPTIONS", "")
+    os.environ["PGOPTIONS"] = f"{given} -c idle_in_transaction_session_timeout={seconds * 1000:.0f}".strip()
 
 
 def executor_name() -> str:
@@ -178,6 +191,7 @@ def run(
 ) -> None:
     """The life of `vantage worker`. Leaves through os._exit: a job's thread cannot be interrupted."""
     code = 0
+    end_frozen_transactions(settings)
     try:
         with working(settings, queues, executor, parent) as stop:
 

@@ -13,13 +13,15 @@ from structlog.testing import capture_logs
 from app.devices import pick_device
 from app.errors import BadRequest
 from app.lifecycle import bury, release, request_cancel
+from app.settings import Settings
 from app.uploads import receipt
-from app.worker import executor_name, here, reap
+from app.worker import end_frozen_transactions, executor_name, here, reap
 from app.workflows import HandedBack, perform
 from storage import jobs as job_rows
 from storage import workers
-from storage.database import read, write
+from storage.database import make_engine, read, write
 from storage.models import Batch, Upload, Worker
+from tests import databases
 from tests.app.test_storing import Engine, Killed, count, dump
 from tests.working import Place
 
@@ -191,3 +193,19 @@ def test_a_job_that_is_cancelled_in_the_middle_of_a_step_ends(
     with pytest.raises(error.DBOSWorkflowConflictIDError):
         perform(place.context("w"), "ingest", upload_id, 0, taken_away)
     assert upload_of(place, upload_id).state == state
+
+
+def test_a_frozen_workers_transactions_are_ended_by_the_database(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGOPTIONS", "-c statement_timeout=90000")
+    end_frozen_transactions(Settings(dead_after_seconds=30))
+    with databases.postgres_copy(postgres_url) as url:
+        engine = make_engine(url)
+        with engine.connect() as connection:
+            limits = [
+                connection.exec_driver_sql(f"SHOW {name}").scalar_one()
+                for name in ("idle_in_transaction_session_timeout", "statement_timeout")
+            ]
+        engine.dispose()
+    assert limits == ["10min", "90s"]
