@@ -35,18 +35,22 @@ POLL_SECONDS = 0.2
 DRAIN_SECONDS = 5
 HOUSEKEEPING_SECONDS = 3600.0
 #: A transaction that idles for this many times the silence of a dead worker belongs to a frozen one.
-FROZEN_AFTER = 20
+FROZEN_AFTER = 10
 
 
 def end_frozen_transactions(settings: Settings) -> None:
     """Let PostgreSQL end what this process leaves open when it is frozen in the middle of a transaction.
 
     Else its locks keep every other worker from taking its jobs over. A dead process needs no such limit: its
-    connections close. Read by every connection that is opened from now on, the job engine's as well.
+    connections close. Read by every connection that is opened from now on; the job engine sets its own limit.
     """
-    seconds = max(60.0, FROZEN_AFTER * settings.dead_after_seconds)
     given = os.environ.get("PGOPTIONS", "")
-    os.environ["PGOPTIONS"] = f"{given} -c idle_in_transaction_session_timeout={seconds * 1000:.0f}".strip()
+    limit = frozen_seconds(settings) * 1000
+    os.environ["PGOPTIONS"] = f"{given} -c idle_in_transaction_session_timeout={limit:.0f}".strip()
+
+
+def frozen_seconds(settings: Settings) -> float:
+    return FROZEN_AFTER * settings.dead_after_seconds
 
 
 def executor_name() -> str:
@@ -113,6 +117,7 @@ def launch(context: Context, queues: Sequence[Kind]) -> None:
         "log_level": "WARNING",
         "serializer": DBOSPortableJSONSerializer(),
         "sys_db_pool_size": 5,
+        "sys_db_idle_transaction_timeout_sec": min(60.0, frozen_seconds(context.settings)),
         "run_migrations": False,
     }
     DBOS(config=config)

@@ -208,4 +208,4 @@ def test_a_frozen_workers_transactions_are_ended_by_the_database(
                 for name in ("idle_in_transaction_session_timeout", "statement_timeout")
             ]
         engine.dispose()
-    assert limits == ["10min", "90s"]
+    assert limits == ["5min", "90s"]
