@@ -128,6 +128,7 @@ def on_tokens(per_rollout: Tensor, mask: Tensor, lengths: Tensor, out: Tensor | 
     if out is None:
         out = torch.empty(mask.shape[0], dtype=per_rollout.dtype, device=mask.device)
     ends = [0, *torch.cumsum(lengths, 0).tolist()]
+    equal = bool(ends[-1]) and bool((lengths == lengths[0]).all())
     first = 0
     for last in range(1, len(ends)):
         # A few rollouts at a time, so that the second pass finds them in the cache.
@@ -135,7 +136,10 @@ def on_tokens(per_rollout: Tensor, mask: Tensor, lengths: Tensor, out: Tensor | 
             continue
         part = out[ends[first] : ends[last]]
         part.copy_(mask[ends[first] : ends[last]].view(torch.uint8))
-        part.mul_(repeated(per_rollout[first:last], lengths[first:last]))
+        if equal:
+            part.view(last - first, -1).mul_(per_rollout[first:last, None])
+        else:
+            part.mul_(repeated(per_rollout[first:last], lengths[first:last]))
         first = last
     if not bool(torch.isfinite(per_rollout).all()):
         out.masked_fill_(~mask, 0.0)  # NaN × 0 is NaN.
