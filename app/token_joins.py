@@ -137,8 +137,8 @@ def _by_bytes(texts: Sequence[str], to_bytes: Callable[[str], bytes | None]) -> 
         if whole is not None:
             found.add(whole, len(pending), pending)
             pending = []
-        elif len(together) > _MOST_PENDING and _decoded(together[:-3]) is None:
-            return None
+        elif len(together) > _MOST_PENDING and all(_decoded(together[:-n]) is None for n in (1, 2, 3)):
+            return None  # more than a character's last bytes is missing: these are no bytes of a text
     if pending:  # the response ends inside a character
         found.add(b"".join(pending).decode("utf-8", "surrogateescape"), len(pending), pending)
     return found

@@ -97,6 +97,16 @@ def test_bytes_cut_anywhere_join_to_the_text(text: str, random: object) -> None:
     assert "".join(joined.texts) == text and sum(joined.counts) == len(pieces) and joined.note is None
 
 
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_long_run_of_half_characters_joins_to_the_text(cut: int) -> None:
+    text = "\U00010000" * 40
+    data = text.encode()
+    cuts = [0, *range(cut, len(data), 4), len(data)]
+    pieces = [data[a:b].decode("utf-8", "surrogateescape") for a, b in pairwise(cuts)]
+    joined = join(pieces, text)
+    assert "".join(joined.texts) == text and sum(joined.counts) == len(pieces) and joined.note is None
+
+
 def test_colour_is_symmetric_centred_and_clipped() -> None:
     values = np.array([-9.0, -1.0, -0.5, -0.04, 0.0, 0.04, 0.5, 1.0, 9.0, np.nan])
     classes = tokens.bucket(values, 1.0).tolist()
