@@ -1,7 +1,5 @@
 """The history that running whitening needs: moments of the raw advantages of a run's earlier steps."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,9 +15,7 @@ from storage.models import Batch
 
 def moments_key(request: Request) -> str:
     """Equal for requests with the same raw advantages: everything of the request but its whitening."""
-    spelt = request.to_dict()
-    parts = {name: spelt[name] for name in ("estimator", "params", "precision", "grouping")}
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return estimates.moments_key(request.to_dict())
 
 
 def earlier_moments(task: Task, batch: Batch, request: Request) -> tuple[list[Moments], dict[str, Any]]:

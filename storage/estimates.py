@@ -3,6 +3,8 @@
 Their token arrays are fields of the batch, "advantages:<id>" and the like (see `field`), in storage.arrays.
 """
 
+import hashlib
+import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -139,6 +141,13 @@ def clear(session: WriteSession, estimate_id: str) -> None:
     session.execute(
         delete_from(TokenArray).where(TokenArray.batch_id == found.batch_id, TokenArray.field.in_(stored))
     )
+
+
+def moments_key(request: Mapping[str, Any]) -> str:
+    """The key of kept moments: equal for requests (as dicts) with the same raw advantages, whatever their
+    whitening."""
+    parts = {name: request.get(name) for name in ("estimator", "params", "precision", "grouping")}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def put_moments(session: WriteSession, batch_id: str, key: str, moments: Mapping[str, Moments]) -> None:

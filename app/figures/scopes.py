@@ -4,8 +4,6 @@ What is whitened is either the reward itself (`source=reward`), so that "group" 
 REINFORCE++'s, or an estimate's advantages before its own whitening (`source=advantage`).
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -151,18 +149,12 @@ def _nothing(source: str, chosen: Chosen) -> str:
     )
 
 
-def moments_key(request: Mapping[str, Any]) -> str:
-    """The key of the kept moments of an estimate's raw advantages: its request without whitening."""
-    parts = {name: request.get(name) for name in ("estimator", "params", "precision", "grouping")}
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
 def _history(
     session: ReadSession, batch: Batch, chosen: Chosen, setting: Whitening
 ) -> tuple[tuple[Moments, ...], str]:
     if chosen.estimate is None:
         return (), "no moments of earlier steps are kept for recorded advantages"
-    key = moments_key(chosen.request)
+    key = estimates.moments_key(chosen.request)
     kept = estimates.history(session, batch.run_id, batch.split, batch.step, key, setting.unit, before=True)
     return tuple(Moments(*each) for each in kept), _why_no_history(batch, "this estimate")
 

@@ -10,12 +10,12 @@ from app.errors import BadRequest
 from app.figures.offsets import task_offsets
 from app.figures.palette import LIGHT
 from app.figures.plotly import decode
-from app.figures.scopes import moments_key
 from app.figures.whitening_scopes import MOST, MOST_FLIPPED
 from app.running import moments_key as stored_key
 from estimators import Request
 from storage import estimates
 from storage.database import read, write
+from storage.estimates import moments_key
 from storage.models import Batch
 from tests.builders import make_batch, make_estimate
 from tests.figures.batches import RECORDED, estimate_tokens, five, stepped, two_tasks, with_tokens
