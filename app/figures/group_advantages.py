@@ -3,13 +3,11 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from app.figures import chosen as choosing
 from app.figures.figure import ESTIMATE, GROUP, Figure, Plot
-from app.figures.palette import LIGHT
-from app.figures.plotly import array, axis, empty, outside, rule, symmetric
-from app.figures.strips import FROM, GROUPS, Strip, dot_size, group_label, group_names, strip, strip_figure
+from app.figures.plotly import axis, empty, outside, rule, symmetric
+from app.figures.strips import FROM, GROUPS, Strip, dots, group_label, group_names, strip, strip_figure
 from app.figures.subject import group_members
 from app.figures.wording import stated
 from app.formatting import integer, number, plural
@@ -57,7 +55,7 @@ def _figure(
         ("zero", laid.x == 0, "dim", "diamond-open"),
     )
     traces = [
-        _dots(batch, columns, laid, which, name, role, symbol)
+        dots(batch, columns, laid, which, name, role, symbol, of="advantage")
         for name, which, role, symbol in kinds
         if which.any()
     ]
@@ -65,34 +63,6 @@ def _figure(
     reach = axis(X if tokens else "advantage", range=symmetric(laid.x))
     shapes = [rule(0.0, vertical=True)]
     return strip_figure(traces, TITLE, _sentence(laid, chosen), laid, labels, xaxis=reach, shapes=shapes)
-
-
-def _dots(
-    batch: Batch,
-    columns: rollouts.Columns,
-    laid: Strip,
-    which: NDArray[np.bool_],
-    name: str,
-    role: str,
-    symbol: str,
-) -> Plot:
-    index = columns.index[laid.place[which]].tolist()
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": array(laid.x[which]),
-        "y": array(laid.y[which]),
-        "customdata": [[i, f"/batches/{batch.id}/rollouts/{i}"] for i in index],
-        "marker": {
-            "color": LIGHT[role],
-            "size": dot_size(laid),
-            "symbol": symbol,
-            # An outline in the ground's colour keeps stacked dots apart; an open symbol is its outline.
-            "line": {"color": LIGHT[role if symbol.endswith("open") else "paper"], "width": 1},
-        },
-        "hovertemplate": "rollout #%{customdata[0]}<br>advantage %{x:.4g}<extra></extra>",
-    }
 
 
 def _sentence(laid: Strip, chosen: choosing.Chosen) -> str:

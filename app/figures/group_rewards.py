@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from app.figures.figure import GROUP, Figure, Option, Plot
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty
-from app.figures.strips import FROM, GROUPS, Strip, dot_size, group_label, group_names, strip, strip_figure
+from app.figures.strips import FROM, GROUPS, Strip, dots, group_label, group_names, strip, strip_figure
 from app.figures.subject import group_members, grouped
 from app.findings.near_zero_variance_groups import near_zero
 from app.findings.reading import read_view
@@ -70,8 +70,8 @@ def _figure(
     alone = groups.scored[rows] < 2
     kinds = np.where(groups.constant[rows] | alone, 1, np.where(near[rows], 2, 0))[laid.row]
     traces = [
-        _dots(batch, columns, laid, kinds == kind, *look)
-        for kind, look in enumerate(LOOKS)
+        dots(batch, columns, laid, kinds == kind, name, role, symbol, of="reward", opacity=opacity)
+        for kind, (name, role, symbol, opacity) in enumerate(LOOKS)
         if (kinds == kind).any()
     ]
     traces.append(_means(groups, rows))
@@ -85,36 +85,6 @@ def _note(groups: GroupStatistics, row: int, near: bool) -> str:
     if groups.constant[row]:
         return f"n={n} no signal"
     return f"n={n} σ {number(float(groups.std[row]), 2)}" + (" !" if near else "")
-
-
-def _dots(
-    batch: Batch,
-    columns: rollouts.Columns,
-    laid: Strip,
-    which: NDArray[np.bool_],
-    name: str,
-    role: str,
-    symbol: str,
-    opacity: float,
-) -> Plot:
-    index = columns.index[laid.place[which]].tolist()
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": array(laid.x[which]),
-        "y": array(laid.y[which]),
-        "customdata": [[i, f"/batches/{batch.id}/rollouts/{i}"] for i in index],
-        "marker": {
-            "color": LIGHT[role],
-            "size": dot_size(laid),
-            "symbol": symbol,
-            "opacity": opacity,
-            # An outline in the ground's colour keeps stacked dots apart; an open symbol is its outline.
-            "line": {"color": LIGHT[role if symbol.endswith("open") else "paper"], "width": 1},
-        },
-        "hovertemplate": "rollout #%{customdata[0]}<br>reward %{x:.4g}<extra></extra>",
-    }
 
 
 def _means(groups: GroupStatistics, rows: NDArray[np.int64]) -> Plot:

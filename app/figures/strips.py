@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.errors import BadRequest
 from app.figures.figure import Option, Plot
 from app.figures.palette import LIGHT
-from app.figures.plotly import axis, escape, figure, shorten
+from app.figures.plotly import array, axis, escape, figure, shorten
 from storage.database import ReadSession
 from storage.models import Batch, Prompt
 from storage.rollouts import Columns
@@ -88,6 +88,39 @@ def _heights(row: NDArray[np.int64], x: NDArray[np.float64]) -> NDArray[np.float
 def dot_size(laid: Strip) -> float:
     """Pixels across: smaller where rows are many."""
     return 8.0 if len(laid.numbers) <= 8 else 6.5 if len(laid.numbers) <= 16 else 5.0
+
+
+def dots(
+    batch: Batch,
+    columns: Columns,
+    laid: Strip,
+    which: NDArray[np.bool_],
+    name: str,
+    role: str,
+    symbol: str,
+    *,
+    of: str,
+    **marker: float,
+) -> Plot:
+    """The trace of some dots; a click on one opens its rollout. `of`: what x is, for the hover text."""
+    index = columns.index[laid.place[which]].tolist()
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": array(laid.x[which]),
+        "y": array(laid.y[which]),
+        "customdata": [[i, f"/batches/{batch.id}/rollouts/{i}"] for i in index],
+        "marker": {
+            "color": LIGHT[role],
+            "size": dot_size(laid),
+            "symbol": symbol,
+            **marker,
+            # An outline in the ground's colour keeps stacked dots apart; an open symbol is its outline.
+            "line": {"color": LIGHT[role if symbol.endswith("open") else "paper"], "width": 1},
+        },
+        "hovertemplate": f"rollout #%{{customdata[0]}}<br>{of} %{{x:.4g}}<extra></extra>",
+    }
 
 
 def group_names(session: ReadSession, batch: Batch, numbers: list[int]) -> dict[int, str]:
