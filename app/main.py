@@ -82,7 +82,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router, include_in_schema=False)
     app.include_router(static_router)
     app.mount("/static", static_files(), name="static")
-    app.openapi = partial(document, app)  # type: ignore[method-assign]
+    app.openapi = partial(document, app)  # type: ignore[method-assign] # FastAPI documents this override
     return app
 
 

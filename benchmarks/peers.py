@@ -49,7 +49,7 @@ def reexec() -> None:
 def _stand_in(name: str, **members: Any) -> None:
     module = types.ModuleType(name)
     module.__dict__.update(members)
-    module.__getattr__ = lambda attribute: MagicMock(name=f"{name}.{attribute}")  # type: ignore[method-assign]
+    module.__getattr__ = lambda attribute: MagicMock(name=f"{name}.{attribute}")  # type: ignore[method-assign] # PEP 562
     sys.modules.setdefault(name, module)
 
 

@@ -34,7 +34,7 @@ def read_settings(start: Settings, given: Mapping[str, Any], what: str) -> Setti
         hint, about = declared[name]
         where = f"{name} of {what}"
         changes[name] = _bounded(_typed(value, hint, where), about, where)
-    changed: Settings = replace(start, **changes)  # type: ignore[type-var]
+    changed: Settings = replace(start, **changes)  # type: ignore[type-var] # always a dataclass of settings
     return changed
 
 
