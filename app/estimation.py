@@ -16,7 +16,7 @@ from app.results import Result, store_results, summarise
 from app.running import earlier_moments, moments_key, put_moments
 from app.tasks import Task
 from app.tensors import Loaded, load, token_fields
-from estimators import TOKEN_FIELDS, Batch, Refused, Request, estimate, missing, usable
+from estimators import ROLLOUT_FIELDS, TOKEN_FIELDS, Batch, Refused, Request, estimate, missing, usable
 from storage import batches, estimates
 from storage.database import AnySession, WriteSession, read, write
 from storage.models import Batch as BatchRow
@@ -107,13 +107,12 @@ def outline_of(fields: Mapping[str, Any]) -> Batch:
     one = torch.ones(1, dtype=torch.float64)
     number = torch.zeros(1, dtype=torch.int64)
     recorded: dict[str, Any] = {name: one if has(fields, name) else None for name in TOKEN_FIELDS}
+    recorded |= {name: number if has(fields, name) else None for name in ROLLOUT_FIELDS}
     return Batch(
         offsets=torch.tensor([0, 1]),
         response_mask=torch.ones(1, dtype=torch.bool),
         group=number,
         scores=one if has(fields, "reward") else one * torch.nan,
-        data_source=number if has(fields, "data_source") else None,
-        rank=number if has(fields, "rank") else None,
         components={"reward": one} if has(fields, "reward_components") else {},
         **recorded,
     )

@@ -53,12 +53,39 @@ def load(session: AnySession, batch_id: str, fields: Sequence[str], grouping: st
         group=torch.from_numpy(group_numbers(session, batch_id, columns, grouping)),
         scores=torch.from_numpy(scores(columns)),
         data_source=dense(columns.data_source, [name is not None for name in columns.data_source]),
-        rank=dense(columns.rank, columns.known["rank"]),
+        **rollout_fields(columns),
         components={name: torch.from_numpy(values) for name, values in columns.components.items()},
         lengths_known=not bool(unknown.all()),
         **{name: tensor(session, batch_id, name, lengths) for name in fields},
     )
     return Loaded(batch, columns, unknown)
+
+
+def rollout_fields(columns: Columns) -> dict[str, torch.Tensor | None]:
+    """The optional numbers of the rollouts, `[B]` each, None where no rollout has one recorded."""
+    known, ids = columns.known, columns.rollout_id
+    return {
+        "rank": dense(columns.rank, known["rank"]),
+        "micro_batch": dense(columns.micro_batch, known["micro_batch"]),
+        "rollout_id": dense(ids, [each is not None for each in ids]),
+        "segment": torch.from_numpy(columns.segment) if known["segment"].any() else None,
+        "index": torch.from_numpy(columns.index),
+        "reward_baseline": number(columns.reward_baseline),
+        "bootstrap_value": number(columns.bootstrap_value),
+        "truncated": flag(columns.truncated),
+        "terminated": flag(columns.terminated),
+    }
+
+
+def number(values: NDArray[np.float64]) -> torch.Tensor | None:
+    return None if np.isnan(values).all() else torch.from_numpy(values)
+
+
+def flag(values: NDArray[np.object_]) -> torch.Tensor | None:
+    """What is recorded as true, `[B]` bool; None where nothing is recorded."""
+    if all(value is None for value in values):
+        return None
+    return torch.from_numpy(values.astype(np.bool_))
 
 
 def scores(columns: Columns) -> NDArray[np.float64]:

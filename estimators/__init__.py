@@ -1,6 +1,6 @@
 """Advantage estimators of RL fine-tuning, on packed tensors. Knows no database, no HTTP and no files."""
 
-from estimators.batch import TOKEN_FIELDS, Batch
+from estimators.batch import ROLLOUT_FIELDS, TOKEN_FIELDS, Batch
 from estimators.conventions import CONVENTIONS, Convention
 from estimators.estimate import Result, Summaries, estimate, missing, usable
 from estimators.estimator import Estimator, Raw, params_schema
@@ -16,6 +16,7 @@ __all__ = [
     "CONVENTIONS",
     "ESTIMATORS",
     "GROUPINGS",
+    "ROLLOUT_FIELDS",
     "TOKEN_FIELDS",
     "Batch",
     "Convention",

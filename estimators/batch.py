@@ -17,6 +17,21 @@ TOKEN_FIELDS = (
     "old_log_probs",
     "ref_log_probs",
     "rollout_log_probs",
+    "sum_pi_squared",
+    "rollout_is_weights",
+)
+#: Optional numbers of a rollout a batch may carry, each `[B]`.
+ROLLOUT_FIELDS = (
+    "reward_baseline",
+    "bootstrap_value",
+    "truncated",
+    "terminated",
+    "index",
+    "data_source",
+    "rank",
+    "micro_batch",
+    "rollout_id",
+    "segment",
 )
 
 
@@ -30,7 +45,11 @@ class Batch:
     scores         `[B]` float64: one reward per rollout before any grouping; NaN where none was recorded
     token fields   `[N]` float, or None where not recorded; NaN for a rollout that lacks the field.
                    `token_level_scores` are the rewards before a KL penalty, `token_level_rewards` after it
-    data_source    `[B]` int64 dense number of the task, or None; `rank` likewise
+    data_source    `[B]` int64 dense number of the task, or None; `rank`, `micro_batch`, `rollout_id` likewise
+    segment        `[B]` int64 order of the segment within its rollout_id, or None
+    index          `[B]` int64 place of the rollout in the file, or None: as they stand
+    reward_baseline, bootstrap_value  `[B]` float64, NaN where not recorded, or None
+    truncated, terminated             `[B]` bool, False where not recorded, or None
     components     reward function -> `[B]` float64, NaN where not applicable
     lengths_known  False where no token field was recorded: each rollout then stands as one unmasked token
     """
@@ -50,6 +69,16 @@ class Batch:
     lengths_known: bool = True
     token_level_scores: Tensor | None = None
     kl: Tensor | None = None
+    sum_pi_squared: Tensor | None = None
+    rollout_is_weights: Tensor | None = None
+    reward_baseline: Tensor | None = None
+    bootstrap_value: Tensor | None = None
+    truncated: Tensor | None = None
+    terminated: Tensor | None = None
+    index: Tensor | None = None
+    micro_batch: Tensor | None = None
+    rollout_id: Tensor | None = None
+    segment: Tensor | None = None
     #: What was worked out from mask and offsets and is kept with the batch, by name. `replace` starts afresh.
     derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -61,6 +90,10 @@ class Batch:
             value = getattr(self, name)
             if value is not None and value.shape != (tokens,):
                 raise ValueError(f"{name} has shape {tuple(value.shape)}, response_mask has {tokens} tokens")
+        for name in ROLLOUT_FIELDS:
+            value = getattr(self, name)
+            if value is not None and value.shape != (rollouts,):
+                raise ValueError(f"{name} has shape {tuple(value.shape)}, there are {rollouts} rollouts")
 
     @property
     def rollouts(self) -> int:

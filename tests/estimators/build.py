@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from estimators import Batch, factorize
+from estimators import ROLLOUT_FIELDS, Batch, factorize
 
 Rows = Sequence[Sequence[float]]
 
@@ -25,12 +25,18 @@ def batch_of(
     group: Sequence[Hashable] | None = None,
     scores: Sequence[float | None] | None = None,
     components: Mapping[str, Sequence[float | None]] | None = None,
-    **tokens: Rows | None,
+    **more: Sequence[Any] | None,
 ) -> Batch:
-    """A batch whose rollouts are as wide as their rows of `mask`; masked positions keep what is given."""
+    """A batch whose rollouts are as wide as their rows of `mask`; masked positions keep what is given.
+
+    `more`: token fields as rows, and `ROLLOUT_FIELDS` as one entry per rollout.
+    """
     count = len(mask)
     numbers = [*range(count)] if group is None else group
-    fields: dict[str, Any] = {name: None if rows is None else flat(rows) for name, rows in tokens.items()}
+    fields: dict[str, Any] = {
+        name: None if given is None else _column(name, given) if name in ROLLOUT_FIELDS else flat(given)
+        for name, given in more.items()
+    }
     return Batch(
         offsets=offsets_of([len(row) for row in mask]),
         response_mask=flat(mask).bool(),
@@ -43,3 +49,14 @@ def batch_of(
 
 def _numbers(values: Sequence[float | None]) -> Tensor:
     return torch.tensor([float("nan") if v is None else float(v) for v in values], dtype=torch.float64)
+
+
+def _column(name: str, given: Sequence[Any]) -> Tensor:
+    """A field of the rollouts as the batch has it."""
+    if name in ("reward_baseline", "bootstrap_value"):
+        return _numbers(given)
+    if name in ("truncated", "terminated"):
+        return torch.tensor([bool(value) for value in given])
+    if name in ("index", "segment"):
+        return torch.tensor(given, dtype=torch.int64)
+    return factorize(given)[0]

@@ -1,0 +1,16 @@
+"""The estimators as frameworks compute them, as data: an estimator, its parameters and a whitening.
+
+A new convention is an entry in the file of its family.
+"""
+
+from estimators.conventions.convention import Alias, Convention
+from estimators.conventions.dr_grpo import DR_GRPO
+from estimators.conventions.gae import GAE
+from estimators.conventions.grpo import GRPO
+from estimators.conventions.reinforce import REINFORCE
+
+__all__ = ["CONVENTIONS", "Alias", "Convention"]
+
+CONVENTIONS: dict[str, Convention] = {
+    convention.name: convention for family in (GAE, GRPO, DR_GRPO, REINFORCE) for convention in family
+}
