@@ -1,5 +1,6 @@
 """How a job ends otherwise than by success, and how its work goes from a worker that is gone to another."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ from sqlalchemy import Engine, select, update
 from app.jobs import BULK, FINAL, KINDS, Jobs, Kind, find, model_of
 from storage import batches, estimates, uploads, workers
 from storage import jobs as job_rows
-from storage.database import WriteSession, write
+from storage.database import WriteSession, end_sessions, write
 
 
 def request_cancel(engine: Engine, jobs: Jobs, kind: Kind, id: str) -> str:
@@ -71,17 +72,26 @@ def drop_partial(session: WriteSession, kind: Kind, id: str) -> None:
     """Delete what an unfinished job stored."""
     if kind == "ingest":
         batches.discard_partial(session, id)
-    else:
+    elif kind == "estimate":
         estimates.clear(session, id)
 
 
 def bury(engine: Engine, jobs: Jobs, executor: str) -> list[str]:
-    """Take over from a worker that is gone: its jobs go back to the queue, those to be cancelled end here."""
+    """Take over from a worker that is gone: its jobs go back to the queue, those to be cancelled end here.
+
+    A frozen one may stand in the middle of a transaction, whose locks would make this wait for it.
+    """
+    end_sessions(engine, session_name(executor))
     handed = jobs.hand_back(executor)
     _let_go(engine, executor)
     with write(engine) as session:
         workers.mark_reaped(session, executor)  # last, so that a burial that is cut short is repeated
     return handed
+
+
+def session_name(executor: str) -> str:
+    """What PostgreSQL calls the sessions of a worker; a name there has 63 bytes at most."""
+    return f"vantage-worker-{hashlib.sha256(executor.encode()).hexdigest()[:32]}"
 
 
 def release(engine: Engine, jobs: Jobs, executor: str) -> list[str]:

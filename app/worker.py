@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 from app.cache import BatchCache
 from app.devices import leave_a_core, pick_device
 from app.jobs import APPLICATION, APPLICATION_VERSION, KINDS, Jobs, Kind, connect
-from app.lifecycle import bury, release
+from app.lifecycle import bury, release, session_name
 from app.logs import get_logger
 from app.settings import Settings
 from app.uploads import sweep
@@ -87,7 +87,8 @@ def working(
     device = pick_device(settings.device)
     if parent is not None:
         leave_a_core()
-    engine, jobs, stop = make_engine(settings.url), connect(settings), threading.Event()
+    engine = make_engine(settings.url, name=session_name(executor))
+    jobs, stop = connect(settings), threading.Event()
     context = Context(engine, jobs, settings, device, executor, BatchCache(settings.cache_bytes))
     with write(engine) as session:  # before it can begin a job: an unknown worker would not be missed
         workers.register(session, executor, socket.gethostname(), os.getpid(), device, list(queues))
@@ -120,6 +121,8 @@ def launch(context: Context, queues: Sequence[Kind]) -> None:
         "sys_db_idle_transaction_timeout_sec": min(60.0, frozen_seconds(context.settings)),
         "run_migrations": False,
     }
+    if not context.settings.url.startswith("sqlite"):
+        config["db_engine_kwargs"] = {"connect_args": {"application_name": session_name(context.executor)}}
     DBOS(config=config)
     register(context)
     DBOS.listen_queues(list(queues))

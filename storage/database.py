@@ -15,7 +15,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from psycopg.pq import Format
-from sqlalchemy import Engine, create_engine, event, func, inspect, select
+from sqlalchemy import Engine, create_engine, event, func, inspect, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import DeclarativeBase, Session
 
@@ -31,8 +31,11 @@ BUSY_MS = 30_000  # how long a SQLite writer waits for another
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def make_engine(url: str, pool_size: int = 40) -> Engine:
-    """An engine for `sqlite:///path` or `postgresql://…`. SQLite: WAL, full durability, immediate writers."""
+def make_engine(url: str, pool_size: int = 40, name: str = "vantage") -> Engine:
+    """An engine for `sqlite:///path` or `postgresql://…`. SQLite: WAL, full durability, immediate writers.
+
+    `name`: what PostgreSQL calls its sessions, so that another process can end them (`end_sessions`).
+    """
     if url.startswith("sqlite"):
         engine = create_engine(
             url, pool_size=pool_size, max_overflow=10, connect_args={"timeout": BUSY_MS / 1000}
@@ -40,7 +43,9 @@ def make_engine(url: str, pool_size: int = 40) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    engine = create_engine(psycopg_url(url), pool_size=pool_size, max_overflow=10)
+    engine = create_engine(
+        psycopg_url(url), pool_size=pool_size, max_overflow=10, connect_args={"application_name": name}
+    )
     event.listen(engine, "before_cursor_execute", _ask_in_binary)
     return engine
 
@@ -112,6 +117,19 @@ def hold(session: WriteSession, name: str) -> None:
     if session.get_bind().dialect.name == "postgresql":
         key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
         session.execute(select(func.pg_advisory_xact_lock(key)))
+
+
+def end_sessions(engine: Engine, name: str) -> int:
+    """PostgreSQL: end every session of the engines that are called `name`, wherever they stand, and so free
+    their locks; how many. Needs no right but to be the same database user. SQLite has no sessions: 0."""
+    if engine.dialect.name != "postgresql":
+        return 0
+    ended = text(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+        "WHERE application_name = :name AND datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    with read(engine) as session:
+        return int(session.scalar(ended, {"name": name}) or 0)
 
 
 def upsert(session: WriteSession, model: type[DeclarativeBase], rows: Sequence[Mapping[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, delete, event, select, text
 from sqlalchemy.exc import DBAPIError
 
 from storage import arrays, batches, rollouts, runs
-from storage.database import checkpoint, insert_new, read, upsert, write
+from storage.database import checkpoint, end_sessions, insert_new, make_engine, read, upsert, write
 from storage.models import EstimateRollout, Run
 from tests.builders import make_batch, make_estimate, make_run, make_upload
 
@@ -175,3 +175,19 @@ def together(count: int, *targets: Callable[[], None]) -> None:
         thread.join()
     if errors:
         raise errors[0]
+
+
+def test_the_locks_of_a_frozen_process_can_be_freed(engine: Engine) -> None:
+    if engine.dialect.name != "postgresql":
+        assert end_sessions(engine, "frozen") == 0
+        return
+    run = make_run(engine, "held")
+    frozen = make_engine(engine.url.render_as_string(hide_password=False), name="frozen")
+    with frozen.connect() as connection:
+        connection.execute(select(Run).where(Run.id == run.id).with_for_update())
+        assert end_sessions(engine, "somebody else") == 0
+        assert end_sessions(engine, "frozen") == 1
+        with write(engine) as session:  # would wait for ever
+            assert session.scalars(select(Run.name).with_for_update()).all() == ["held"]
+        connection.invalidate()
+    frozen.dispose()
