@@ -1,4 +1,5 @@
-"""What every job row (`Upload`, `Estimate`) can do. Each change compares and sets, so none is done twice.
+"""What every job row (`Upload`, `Estimate`, `Analysis`) can do. Each change compares and sets, so none is done
+twice.
 
 queued → running → succeeded | failed | cancelled; a queued job may be cancelled or fail at once. Finished is
 final: only `requeue` opens a failed or cancelled job again, under the next revision.
@@ -11,17 +12,20 @@ from typing import Any
 from sqlalchemy import CursorResult, Select, case, func, literal, null, select, union_all, update
 
 from storage.database import AnySession, WriteSession
-from storage.models import Estimate, Upload
+from storage.models import Analysis, Estimate, Upload
 from storage.pages import Page, Sort, paginate
 
-JobModel = type[Upload] | type[Estimate]
+JobModel = type[Upload] | type[Estimate] | type[Analysis]
+#: What jobs of each table are called.
+KINDS: tuple[tuple[str, JobModel], ...] = (("ingest", Upload), ("estimate", Estimate), ("analysis", Analysis))
 OPEN = ("queued", "running")
 FINISHED = ("succeeded", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job in a list. `kind`: "ingest" | "estimate"; `title`: file name, convention or estimator."""
+    """A job in a list. `kind`: "ingest" | "estimate" | "analysis"; `title`: file name, convention or
+    estimator, kind of analysis."""
 
     kind: str
     id: str
@@ -120,26 +124,26 @@ def requeue(session: WriteSession, model: JobModel, id: str) -> int | None:
 def page(
     session: AnySession, limit: int = 50, cursor: str | None = None, states: tuple[str, ...] = ()
 ) -> Page[JobRow]:
-    """Jobs of both kinds, newest first; `states` narrows."""
-    both = union_all(
+    """Jobs of every kind, newest first; `states` narrows."""
+    every = union_all(
         _select(Upload, literal("ingest"), Upload.filename, null(), states),
         _select(
             Estimate, literal("estimate"), func.coalesce(Estimate.convention, Estimate.estimator),
             Estimate.batch_id, states,
         ),
+        _select(Analysis, literal("analysis"), Analysis.kind, Analysis.batch_id, states),
     ).subquery()  # fmt: skip
-    sort = Sort("-created", both.c.created, both.c.id, True)
-    rows, following = paginate(session, select(both), sort, limit, cursor)
-    total = session.execute(select(func.count()).select_from(both)).scalar_one()
+    sort = Sort("-created", every.c.created, every.c.id, True)
+    rows, following = paginate(session, select(every), sort, limit, cursor)
+    total = session.execute(select(func.count()).select_from(every)).scalar_one()
     return Page([JobRow(*tuple(row)[:-2]) for row in rows], following, total)
 
 
 def counts(session: AnySession) -> dict[tuple[str, str], int]:
     """How many jobs there are by (kind, state)."""
-    kinds: tuple[tuple[str, JobModel], ...] = (("ingest", Upload), ("estimate", Estimate))
     return {
         (kind, state): count
-        for kind, model in kinds
+        for kind, model in KINDS
         for state, count in session.execute(select(model.state, func.count()).group_by(model.state))
     }
 

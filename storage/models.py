@@ -17,8 +17,8 @@ from storage.service_models import Dashboard, IdempotencyKey, Panel, Share, Work
 from storage.types import Key, OwnJson, Verbatim
 
 __all__ = [
-    "STATES", "Base", "Batch", "Dashboard", "Estimate", "EstimateRollout", "IdempotencyKey", "Job", "Panel",
-    "Problem", "Prompt", "Rollout", "Run", "RunningMoments", "Share", "TokenArray", "Upload", "Worker",
+    "STATES", "Analysis", "Base", "Batch", "Dashboard", "Estimate", "EstimateRollout", "IdempotencyKey", "Job",
+    "Panel", "Problem", "Prompt", "Rollout", "Run", "RunningMoments", "Share", "TokenArray", "Upload", "Worker",
 ]  # fmt: skip
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
@@ -33,10 +33,11 @@ class Run(Base):
 
 
 class Job:
-    """Progress and cancellation live on the job's own row (`upload`, `estimate`), written with each chunk.
+    """Progress and cancellation live on the job's own row (`upload`, `estimate`, `analysis`), written with
+    each chunk.
 
-    `done` of `total` counts bytes of an upload, rollouts of an estimate. Times are Unix seconds.
-    `revision` makes a new workflow id when a finished job has to run again.
+    `done` of `total` counts bytes of an upload, rollouts of an estimate, steps of an analysis. Times are Unix
+    seconds. `revision` makes a new workflow id when a finished job has to run again.
     """
 
     state: Mapped[str] = mapped_column(Key(16), index=True)
@@ -207,6 +208,26 @@ class Estimate(Job, Base):
     device: Mapped[str | None] = mapped_column(Key(64))
     timing: Mapped[dict[str, Any] | None] = mapped_column(OwnJson)
     summary: Mapped[dict[str, Any] | None] = mapped_column(OwnJson)
+
+
+class Analysis(Job, Base):
+    """The stored answer to one question about a batch.
+
+    `kind`: "reconcile" (which convention or mistake made the recorded advantages) | "sweep" (one estimator
+    over a grid of parameters).
+    """
+
+    __tablename__ = "analysis"
+    __table_args__ = (UniqueConstraint("batch_id", "kind", "request_hash"),)
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
+    batch_id: Mapped[str] = batch_key(primary_key=False)
+    kind: Mapped[str] = mapped_column(Key(16))
+    request: Mapped[dict[str, Any]]  # normalised: equal requests are equal here
+    request_hash: Mapped[str] = mapped_column(Key(64))
+    default: Mapped[bool] = mapped_column(default=False)  # requested by Vantage itself after the ingest
+    device: Mapped[str | None] = mapped_column(Key(64))
+    timing: Mapped[dict[str, Any] | None] = mapped_column(OwnJson)
+    result: Mapped[dict[str, Any] | None] = mapped_column(OwnJson)
 
 
 class EstimateRollout(Base):

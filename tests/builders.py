@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Engine
 
-from storage import batches, estimates, jobs, runs, uploads
+from storage import analyses, batches, estimates, jobs, runs, uploads
 from storage.database import write
 from storage.ids import new_id
-from storage.models import Batch, Estimate, Run, Upload
+from storage.models import Analysis, Batch, Estimate, Run, Upload
 
 INTEGER_FIELDS = ("response_ids", "prompt_ids")
 
@@ -167,3 +167,12 @@ def _rollout(
         **more,
     }
     return {"digest": hashlib.sha256(repr((row, own)).encode()).hexdigest()[:32], **row}
+
+
+def make_analysis(
+    engine: Engine, batch_id: str, kind: str = "reconcile", request: Mapping[str, Any] | None = None
+) -> Analysis:
+    """A queued analysis of the batch."""
+    asked = dict(request or {})
+    with write(engine) as session:
+        return analyses.request(session, batch_id, kind, asked, repr(sorted(asked.items())), total=1)[0]

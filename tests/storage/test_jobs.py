@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from storage import jobs
 from storage.database import read, write
 from storage.models import Estimate, Upload
-from tests.builders import make_batch, make_estimate, make_upload
+from tests.builders import make_analysis, make_batch, make_estimate, make_upload
 
 ENDS = ("succeeded", "failed", "cancelled")
 
@@ -115,8 +115,9 @@ def test_of_several_that_finish_one_wins(engine: Engine) -> None:
     assert won == [job(engine, id).error]
 
 
-def test_both_kinds_are_listed_newest_first(engine: Engine) -> None:
+def test_all_kinds_are_listed_newest_first(engine: Engine) -> None:
     batch = make_batch(engine)
+    analysis = make_analysis(engine, batch.id, "sweep")
     estimate = make_estimate(engine, batch.id, [1.0, -1.0])
     plain = make_estimate(engine, batch.id, [1.0, -1.0], convention=None, estimator="gae", state="queued")
     upload = make_upload(engine, "last.jsonl", state="queued")
@@ -130,11 +131,16 @@ def test_both_kinds_are_listed_newest_first(engine: Engine) -> None:
         ("estimate", plain.id, "gae", batch.id, "queued"),
         ("estimate", estimate.id, "grpo/verl", batch.id, "succeeded"),
     ]
-    assert ([row.id for row in rest.items], rest.next, rest.total) == ([batch.upload_id], None, 4)
-    assert ([row.id for row in waiting.items], waiting.total) == ([upload.id, plain.id], 2)
+    assert ([row.id for row in rest.items], rest.next, rest.total) == (
+        [analysis.id, batch.upload_id], None, 5,
+    )  # fmt: skip
+    assert (rest.items[0].kind, rest.items[0].title, rest.items[0].batch_id) == (
+        "analysis", "sweep", batch.id,
+    )  # fmt: skip
+    assert ([row.id for row in waiting.items], waiting.total) == ([upload.id, plain.id, analysis.id], 3)
     assert counts == {
         ("ingest", "succeeded"): 1, ("ingest", "queued"): 1, ("estimate", "succeeded"): 1,
-        ("estimate", "queued"): 1,
+        ("estimate", "queued"): 1, ("analysis", "queued"): 1,
     }  # fmt: skip
     assert page.items[2].attempts == 1 and page.items[2].executor == "test"
 

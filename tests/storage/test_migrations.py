@@ -123,7 +123,7 @@ def test_rebuilding_a_table_on_sqlite_deletes_nothing_that_refers_to_it(
     (folder / "0002_wider.py").write_text(
         "import sqlalchemy as sa\n"
         "from alembic import op\n"
-        "revision, down_revision = 'test', '0001'\n"
+        "revision, down_revision = 'test', '0002'\n"
         "def upgrade():\n"
         "    with op.batch_alter_table('batch', recreate='always') as table:\n"
         "        table.add_column(sa.Column('more', sa.Text()))\n"
