@@ -5,9 +5,13 @@ One figure is one file of this folder with a `FIGURE`; colours come from `palett
 """
 
 from app.figures import (
+    advantage_over_steps,
+    estimator_agreement,
     group_advantages,
     group_rewards,
     length_advantage,
+    length_over_steps,
+    recorded_vs_recomputed,
     reward_histogram,
     reward_over_steps,
     sign_flips,
@@ -31,7 +35,11 @@ FIGURES: dict[str, Figure] = {
         length_advantage.FIGURE,
         whitening_scopes.FIGURE,
         sign_flips.FIGURE,
+        estimator_agreement.FIGURE,
+        recorded_vs_recomputed.FIGURE,
         reward_over_steps.FIGURE,
         signal_over_steps.FIGURE,
+        advantage_over_steps.FIGURE,
+        length_over_steps.FIGURE,
     )
 }

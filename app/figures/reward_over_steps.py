@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from app.figures.bands import band, line, quantiles_of
 from app.figures.figure import Figure, Plot
 from app.figures.palette import LIGHT
-from app.figures.plotly import array, axis, empty, escape, figure
+from app.figures.plotly import axis, empty, escape, figure
 from app.figures.steps import OPTIONS, read_steps, step_axis
 from app.formatting import integer
 from storage.database import ReadSession
@@ -24,19 +25,14 @@ def draw(session: ReadSession, run: Run, options: dict[str, Any]) -> Plot:
         return empty(TITLE, why, x=X, y=Y)
     steps = np.array([row.step for row in scored])
     said = [row.statistics["reward"] for row in scored]
-    bands = {
-        q: np.array([each["quantiles"][q] for each in said], dtype=float)
-        for q in ("5", "25", "50", "75", "95")
-    }
+    at = quantiles_of(said, ("5", "25", "50", "75", "95"))
     mean = np.array([each["mean"] for each in said], dtype=float)
     links = [[row.rollouts, f"/batches/{row.batch_id}"] for row in scored]
     traces = [
-        _edge("95 %", steps, bands["95"], None, None),
-        _edge("5 to 95 %", steps, bands["5"], "tonexty", LIGHT["band-outer"]),
-        _edge("75 %", steps, bands["75"], None, None),
-        _edge("25 to 75 %", steps, bands["25"], "tonexty", LIGHT["band-inner"]),
-        _line("median", steps, bands["50"], {"color": LIGHT["accent"], "width": 2}, links),
-        _line("mean", steps, mean, {"color": LIGHT["ink"], "width": 1, "dash": "dot"}, links),
+        *band(steps, at["5"], at["95"], ("95 %", "5 to 95 %"), LIGHT["band-outer"]),
+        *band(steps, at["25"], at["75"], ("75 %", "25 to 75 %"), LIGHT["band-inner"]),
+        line("median", steps, at["50"], {"color": LIGHT["accent"], "width": 2}, links),
+        line("mean", steps, mean, {"color": LIGHT["ink"], "width": 1, "dash": "dot"}, links),
     ]
     n = sum(each["n"] for each in said)
     return figure(
@@ -49,34 +45,6 @@ def draw(session: ReadSession, run: Run, options: dict[str, Any]) -> Plot:
         yaxis=axis(Y),
         meta={"n": n, "steps": len(scored), "batches": [row.batch_id for row in scored]},
     )
-
-
-def _edge(name: str, steps: Any, values: Any, fill: str | None, colour: str | None) -> Plot:
-    trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": array(steps),
-        "y": array(values),
-        "line": {"width": 0, "color": LIGHT["band-outer"]},
-        "hovertemplate": "%{y:.4g}",
-        "showlegend": fill is not None,
-    }
-    return trace | ({"fill": fill, "fillcolor": colour} if fill else {})
-
-
-def _line(name: str, steps: Any, values: Any, line: dict[str, Any], links: list[Any]) -> Plot:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers" if len(values) < 60 else "lines",
-        "name": name,
-        "x": array(steps),
-        "y": array(values),
-        "line": line,
-        "marker": {"size": 5, "color": line["color"]},
-        "customdata": links,
-        "hovertemplate": "%{y:.4g} (%{customdata[0]} rollouts)",
-    }
 
 
 FIGURE = Figure(

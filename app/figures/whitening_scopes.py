@@ -1,6 +1,5 @@
 """Raw → scope → scope: one line per rollout. Those that change sign between two of the scopes are drawn last,
-in
-the hue that stands for this alone."""
+in the hue that stands for this alone."""
 
 from typing import Any
 
@@ -11,6 +10,7 @@ from app.figures.chosen import Floats
 from app.figures.figure import Figure, Plot
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, figure, outside, rule, symmetric
+from app.figures.sampling import first_of
 from app.figures.scopes import LABELS, OPTIONS, SCOPES, Base, how, read_base, signs, under, why_not
 from app.figures.sign_flips import FROM, TO, pair
 from app.formatting import integer, percent, plural
@@ -19,7 +19,7 @@ from storage.models import Batch
 
 TITLE = "What whitening does to each rollout"
 X, Y = "whitening scope", "advantage"
-MOST, MOST_FLIPPED = 400, 400
+MOST = 400
 
 
 def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
@@ -32,22 +32,9 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     flipped = np.zeros(base.columns.rollouts, dtype=bool)
     if first in shown and second in shown:
         flipped = base.live & (signs(shown[first]) * signs(shown[second]) < 0)
-    kept = _sample(base.live, flipped)
+    # Every sign-changing rollout up to a cap; the others are a picture of the rest.
+    kept = first_of(np.flatnonzero(base.live & flipped), np.flatnonzero(base.live & ~flipped), MOST)
     return _figure(batch, base, shown, flipped, kept, first, second)
-
-
-def _sample(live: NDArray[np.bool_], flipped: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Positions to draw: every sign-changing rollout up to a cap, others up to 400 lines in all, evenly."""
-    changed, rest = np.flatnonzero(live & flipped), np.flatnonzero(live & ~flipped)
-    changed = _even(changed, MOST_FLIPPED)
-    rest = _even(rest, max(MOST - changed.size, MOST // 4))
-    return np.sort(np.concatenate([changed, rest]))
-
-
-def _even(places: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    if places.size <= most:
-        return places
-    return places[np.linspace(0, places.size - 1, most).round().astype(np.int64)]
 
 
 def _figure(

@@ -97,10 +97,20 @@ def estimate_tokens(engine: Engine, batch: Batch, scale: float = 2.0) -> Estimat
 
 
 def stepped(engine: Engine, rewards: list[list[list[float]]], run: str = "steps") -> list[Batch]:
-    """One batch per entry, at steps 1, 2, …, with its statistics stored."""
+    """One batch per entry, at steps 1, 2, …, with its statistics stored. Rollout `i` of step `s` has 10 s + i
+    tokens, and its recorded advantage is its reward less ½."""
     made = []
     for step, groups in enumerate(rewards, start=1):
-        batch = make_batch(engine, groups, run=run, step=step, ready=False)
+        scores = [score for group in groups for score in group]
+        batch = make_batch(
+            engine,
+            groups,
+            run=run,
+            step=step,
+            ready=False,
+            lengths=[10 * step + i for i in range(len(scores))],
+            columns={"advantage": [score - 0.5 for score in scores]},
+        )
         with read(engine) as session:
             said = statistics.for_batch(session, batch.id, RECORDED)
         with write(engine) as session:

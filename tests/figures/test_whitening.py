@@ -10,7 +10,7 @@ from app.errors import BadRequest
 from app.figures.offsets import task_offsets
 from app.figures.palette import LIGHT
 from app.figures.plotly import decode
-from app.figures.whitening_scopes import MOST, MOST_FLIPPED
+from app.figures.whitening_scopes import MOST
 from app.running import moments_key as stored_key
 from estimators import Request
 from storage import estimates
@@ -186,8 +186,8 @@ def test_many_rollouts_are_sampled_and_it_is_said(sqlite_engine: Engine) -> None
     meta = plot["layout"]["meta"]
     assert (meta["n"], meta["flipped"]) == (1000, 500)
     drawn = [len(decode(trace["x"])) // 4 if isinstance(trace["x"], dict) else 0 for trace in plot["data"]]
-    assert drawn[1] == MOST_FLIPPED and sum(drawn) == meta["shown"] <= MOST + MOST // 4
-    assert f"{meta['shown']} drawn, {MOST_FLIPPED} of them sign-changing" in meta["sentence"]
+    assert drawn[1] == MOST and sum(drawn) == meta["shown"] <= MOST + MOST // 4
+    assert f"{meta['shown']} drawn, {MOST} of them sign-changing" in meta["sentence"]
 
 
 def test_scopes_that_are_not_there_are_said(sqlite_engine: Engine) -> None:

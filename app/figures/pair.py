@@ -1,0 +1,92 @@
+"""Two sets of advantages of a batch as a scatter, a dot per rollout; who changes sign stands out."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.figures import chosen as choosing
+from app.figures.chosen import Chosen, Floats
+from app.figures.figure import Plot
+from app.figures.length_advantage import spearman
+from app.figures.palette import LIGHT
+from app.figures.plotly import array, axis, empty, escape, figure, outside, rule, symmetric
+from app.figures.sampling import first_of
+from app.figures.scopes import signs
+from app.figures.wording import stated
+from app.formatting import integer, number, percent, plural
+from storage import rollouts
+from storage.database import ReadSession
+from storage.models import Batch
+from storage.rollouts import Columns
+
+MOST = 2000
+
+
+def draw_pair(session: ReadSession, batch: Batch, one: str | None, other: str | None, title: str) -> Plot:
+    """`one` on the x axis (None: the batch's default), `other` on the y axis. Raises NotFound, Conflict."""
+    first, second = choosing.choose(session, batch, one), choosing.choose(session, batch, other)
+    x, y = axis_name(first), axis_name(second)
+    why = first.why or second.why
+    if why is not None:
+        return empty(title, why, x=x, y=y)
+    columns = rollouts.columns(session, batch.id)
+    values = [choosing.per_rollout(session, batch, each, columns) for each in (first, second)]
+    both = np.isfinite(values[0]) & np.isfinite(values[1])
+    if not both.any():
+        return empty(title, "no rollout has an advantage under both.", x=x, y=y)
+    return _figure(batch, columns, (first, second), values[0], values[1], both, title)
+
+
+def axis_name(chosen: Chosen) -> str:
+    name = chosen.label or "advantage"
+    return escape(name.replace(" (recomputed)", ""))
+
+
+def _figure(
+    batch: Batch,
+    columns: Columns,
+    chosen: tuple[Chosen, Chosen],
+    x: Floats,
+    y: Floats,
+    both: NDArray[np.bool_],
+    title: str,
+) -> Plot:
+    turned = np.zeros(both.size, dtype=bool)
+    turned[both] = signs(x[both]) != signs(y[both])
+    kept = first_of(np.flatnonzero(both & turned), np.flatnonzero(both & ~turned), MOST)
+    looks = (("same sign", ~turned, "accent", "circle-open"), ("another sign", turned, "flip", "diamond"))
+    traces = [
+        _dots(batch, columns.index[own], x[own], y[own], name, role, symbol)
+        for name, which, role, symbol in looks
+        if (own := kept[which[kept]]).size
+    ]
+    n, changed, rho = int(both.sum()), int(turned.sum()), spearman(x[both], y[both])
+    text = f"{escape(stated(chosen[1]))} against {escape(stated(chosen[0]))}, n = {plural(n, 'rollout')}: "
+    text += f"Spearman’s ρ {number(rho)}, {integer(changed)} ({percent(changed, n)}) with another sign"
+    text += outside(x[both]) + outside(y[both])
+    text += f"; {integer(kept.size)} of them drawn" if kept.size < n else ""
+    return figure(
+        traces,
+        title,
+        text + "; one mean over unmasked tokens per rollout.",
+        height=380,
+        showlegend=True,
+        shapes=[rule(0.0), rule(0.0, vertical=True)],
+        xaxis=axis(axis_name(chosen[0]), range=symmetric(x[both])),
+        yaxis=axis(axis_name(chosen[1]), range=symmetric(y[both])),
+        meta={"n": n, "shown": int(kept.size), "turned": changed, "spearman": rho},
+    )
+
+
+def _dots(
+    batch: Batch, index: NDArray[np.int64], x: Floats, y: Floats, name: str, role: str, symbol: str
+) -> Plot:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": array(x),
+        "y": array(y),
+        "customdata": [[i, f"/batches/{batch.id}/rollouts/{i}"] for i in index.tolist()],
+        "marker": {"color": LIGHT[role], "size": 6, "symbol": symbol, "opacity": 0.75},
+        "hovertemplate": f"rollout #%{{customdata[0]}}<br>x %{{x:.4g}}<br>y %{{y:.4g}}<extra>{name}</extra>",
+    }
