@@ -7,6 +7,7 @@ Reading one rollout touches only the blobs of its own part.
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,14 @@ from storage.database import BINARY, AnySession, WriteSession, upsert
 from storage.models import Rollout, TokenArray
 
 __all__ = [
-    "ABSENT", "MISSING", "Corrupt", "Encoded", "decode", "delete", "encode", "fields", "flat", "is_missing",
-    "iterate", "pack_texts", "put", "put_fields", "rollout_arrays", "unpack_texts",
+    "ABSENT", "MISSING", "Corrupt", "Encoded", "by_part", "decode", "delete", "encode", "fields", "flat",
+    "is_missing", "iterate", "pack_texts", "put", "put_fields", "rollout_arrays", "unpack_texts",
 ]  # fmt: skip
 
 TEXTS = "response_tokens"
 SIZES = "response_token_sizes"
 CHUNK = 64  # blobs in memory while a whole field is read
+BY_FIELD = (TokenArray.batch_id, TokenArray.field, TokenArray.group_no, TokenArray.part)
 STORED = tuple(TokenArray.__table__.c)  # plain rows: nothing of a blob stays in the session
 
 #: What may be put: arrays, or lists of texts for `response_tokens`; None where a rollout has no such field.
@@ -68,6 +70,18 @@ def iterate(
                 yield row.group_no, row.part, decode(encoded_of(row))
             except codec.Damaged as error:
                 raise corrupt(row, error) from error
+
+
+def by_part(session: AnySession, batch_id: str) -> Generator[tuple[int, int, dict[str, Row[Any]]]]:
+    """`(group_no, part, field -> stored row)` in storage order, of the parts with a recorded field.
+
+    A field's values are still as stored: `encoded_of` gives them. What estimates added is left out. Close it.
+    """
+    where = (TokenArray.batch_id == batch_id, TokenArray.field.not_like("%:%"))
+    order = (TokenArray.batch_id, TokenArray.group_no, TokenArray.part)
+    with closing(stream(session, *where, order=order)) as rows:
+        for (group_no, part), members in groupby(rows, key=lambda row: (row.group_no, row.part)):
+            yield group_no, part, {row.field: row for row in members}
 
 
 def flat(session: AnySession, batch_id: str, field: str) -> tuple[NDArray[Any], NDArray[np.int32]] | None:
@@ -155,9 +169,10 @@ def unpack_texts(data: codec.Values, sizes: codec.Values) -> list[list[str] | No
     return [None if d is None or s is None else _texts(d, s) for d, s in zip(data, sizes, strict=True)]
 
 
-def stream(session: AnySession, *where: ColumnElement[bool]) -> Generator[Row[Any]]:
+def stream(
+    session: AnySession, *where: ColumnElement[bool], order: Sequence[Any] = BY_FIELD
+) -> Generator[Row[Any]]:
     """Stored arrays with all their columns, a few at a time, by batch, field and storage order. Close it."""
-    order = (TokenArray.batch_id, TokenArray.field, TokenArray.group_no, TokenArray.part)
     result = session.execute(
         select(*STORED).where(*where).order_by(*order), execution_options={**BINARY, "yield_per": CHUNK}
     )

@@ -104,9 +104,14 @@ def decode_into(encoded: Encoded, out: NDArray[Any]) -> None:
             out[...] = target
 
 
+def decode_flat(encoded: Encoded) -> NDArray[Any]:
+    """All values, end to end. Raises Damaged."""
+    return planes(encoded).T.copy(order="C").reshape(-1).view(DTYPES[encoded.dtype])
+
+
 def decode(encoded: Encoded) -> list[NDArray[Any] | None]:
     """The values of every slot. Raises Damaged."""
-    flat = planes(encoded).T.copy(order="C").reshape(-1).view(DTYPES[encoded.dtype])
+    flat = decode_flat(encoded)
     lengths = slot_lengths(encoded.lengths)
     ends = np.cumsum(np.maximum(lengths, 0))
     return [

@@ -19,8 +19,8 @@ from app.findings import (
     unequal_group_sizes,
     zero_variance_groups,
 )
-from app.findings.finding import SEVERITIES, Finding
-from app.findings.reading import read_view
+from app.findings.finding import SEVERITIES, Finding, Report
+from app.findings.reading import Observer, read_view
 from app.findings.statistics import batch_statistics
 from app.findings.view import View
 from storage.database import AnySession
@@ -46,6 +46,13 @@ FINDINGS: dict[str, Finding] = {
 }
 
 
+OBSERVERS = {
+    code: Observer(finding.begin, finding.observe)
+    for code, finding in FINDINGS.items()
+    if finding.observe is not None
+}
+
+
 def run(
     session: AnySession,
     batch_id: str,
@@ -58,7 +65,7 @@ def run(
     `fields` (field -> "recorded" | "derived:…" | "absent") and `header` are to be given for a batch that is
     still being written. Raises storage.arrays.Corrupt.
     """
-    return check(read_view(session, batch_id, fields, header))
+    return check(read_view(session, batch_id, fields, header, observers=OBSERVERS))
 
 
 def assess(
@@ -68,12 +75,21 @@ def assess(
     header: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Statistics (see `app.findings.statistics`) and findings of a batch, which is read only once."""
-    view = read_view(session, batch_id, fields, header)
+    view = read_view(session, batch_id, fields, header, observers=OBSERVERS)
     return batch_statistics(view), check(view)
 
 
 def check(view: View) -> list[dict[str, Any]]:
     """The findings of a view, worst first."""
-    found = [(finding, finding.check(view)) for finding in FINDINGS.values()]
-    fired = [{"code": finding.code, **said} for finding, said in found if said is not None]
+    fired = [
+        {"code": finding.code, **said}
+        for finding in FINDINGS.values()
+        for said in _reports(finding.check(view))
+    ]
     return sorted(fired, key=lambda said: SEVERITIES.index(said["severity"]))
+
+
+def _reports(said: Report | list[Report] | None) -> list[Report]:
+    if said is None:
+        return []
+    return said if isinstance(said, list) else [said]

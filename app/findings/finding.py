@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from app.findings.part import Part
 from app.findings.view import View
 
 Severity = Literal["critical", "warning", "info"]
@@ -17,14 +18,23 @@ SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 MOST_GROUPS, MOST_ROLLOUTS = 100, 200
 
 
+Report = dict[str, Any]
+Check = Callable[[View], Report | list[Report] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A check: gives a report made by `report`, or None when there is nothing to say. Never on a clean
-    batch."""
+    """A check: gives reports made by `report`, or None when there is nothing to say. Never on a clean batch.
+
+    One that looks at tokens has `observe(part, state)`, which sees every part of the batch once. `state` is
+    what `begin(view)` gave before the tokens were read; `check` finds it as `view.facts[code]`.
+    """
 
     code: str
     title: str
-    check: Callable[[View], dict[str, Any] | None]
+    check: Check
+    observe: Callable[[Part, Any], None] | None = None
+    begin: Callable[[View], Any] = lambda view: {}
 
 
 def report(

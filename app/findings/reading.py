@@ -1,25 +1,31 @@
-"""Reads the `View` of a batch: light columns, then each per-token field once, part by part."""
+"""Reads the `View` of a batch: light columns, then its token arrays once, all fields of a part together."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Text, cast, func, or_, select
 
-from app.findings.view import Floats, Ints, TokenFacts, View, groups_exist
-from storage import arrays, batches, rollouts
+from app.findings import token_facts
+from app.findings.part import Part
+from app.findings.parts import read_parts
+from app.findings.view import Floats, Ints, Said, TokenFacts, View, groups_exist
+from storage import arrays, batches, rollouts, uploads
 from storage.database import AnySession
-from storage.models import Prompt, Rollout
+from storage.models import Problem, Prompt, Rollout
 
-#: Fields whose values are whole numbers: nothing in them can be NaN.
-WHOLE = ("response_ids", "response_mask", "prompt_ids", "response_tokens")
 #: Finish reasons that mean "cut off by the length limit".
 CUT = ("length", "max_tokens", "truncated")
-#: Where reward stands on tokens: the first that is there, as the second may contain a KL term.
-REWARDS = ("token_level_scores", "token_level_rewards")
 
-Masks = dict[tuple[int, int], list[NDArray[Any] | None]]  # (group_no, part) -> mask per slot
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """`begin(view)` gives a state before the tokens are read, `observe(part, state)` adds each part to it."""
+
+    begin: Callable[[View], Any]
+    observe: Callable[[Part, Any], None]
 
 
 def read_view(
@@ -28,9 +34,11 @@ def read_view(
     fields: dict[str, Any] | None = None,
     header: dict[str, Any] | None = None,
     deep: bool = True,
+    observers: Mapping[str, Observer] | None = None,
 ) -> View:
     """The view of a batch in any state. `fields` and `header` replace the batch's own, which a batch that is
-    being written does not have yet. Not `deep`: without what only texts and token arrays tell."""
+    being written does not have yet. Not `deep`: without what only texts and token arrays tell, and without
+    the `observers`, whose facts are in `view.facts` under their names. Raises Corrupt."""
     batch = batches.get_any(session, batch_id)
     columns = rollouts.columns(session, batch_id)
     known = {str(name): str(how) for name, how in (fields or (batch.fields if batch else {})).items()}
@@ -58,11 +66,14 @@ def read_view(
         fields=known,
         header=dict(header or (batch.header if batch else {})),
         tokens=TokenFacts(),
+        columns=columns,
     )
     if deep:
         view.scalars = _scalars(session, batch_id, columns.index)
         view.characters, view.texts, view.blank = _texts(session, batch_id, columns.index)
-        _read_tokens(session, batch_id, columns.group_no, columns.part, view)
+        if batch is not None:
+            view.problems = _problems(session, batch_id, batch.upload_id, columns)
+        _observe(session, batch_id, columns, view, observers or {})
     return view
 
 
@@ -129,109 +140,39 @@ def _texts(
     return characters, texts, texts & np.array([not kept for _, kept in pairs], dtype=bool)
 
 
-def _read_tokens(session: AnySession, batch_id: str, group_no: Ints, part: Ints, view: View) -> None:
-    names = [name for name in arrays.fields(session, batch_id) if ":" not in name and name not in WHOLE]
-    if not names:
-        return
-    starts = {
-        key: i for i, key in reversed(list(enumerate(zip(group_no.tolist(), part.tolist(), strict=True))))
-    }
-    masks = {
-        (group, number): slots for group, number, slots in arrays.iterate(session, batch_id, "response_mask")
-    }
-    facts = view.tokens
-    facts.reward_field = next((name for name in REWARDS if name in names and masks), None)
-    facts.bad_on_mask = np.zeros(view.rollouts, dtype=np.int64)
-    for name in names:
-        for place, values, member, mask in _parts(session, batch_id, name, starts, masks):
-            _nonfinite(facts, name, place, values, member, mask, view.rollouts)
-            if name == facts.reward_field:
-                _rewards(facts, place, values, member, mask, view.rollouts)
-            if name == "advantages":
-                _advantages(facts, place, values, member, mask, view.rollouts)
-    if facts.advantage is not None:
-        view.advantage = np.where(np.isnan(view.advantage), facts.advantage, view.advantage)
+def _problems(session: AnySession, batch_id: str, upload_id: str, columns: rollouts.Columns) -> list[Said]:
+    """The stored problems of the upload, except those of rows that are another batch's."""
+    found = uploads.problems(session, upload_id, uploads.STORED_PROBLEMS)
+    if not any(problem.row is not None for problem in found):
+        return [_said(problem, -1) for problem in found]
+    statement = select(Rollout.index, Rollout.file, Rollout.row).where(Rollout.batch_id == batch_id)
+    place = {index: i for i, index in enumerate(columns.index.tolist())}
+    places = {(row.file, row.row): place[row.index] for row in session.execute(statement)}
+    return [
+        _said(problem, places.get((problem.file, problem.row or 0), -1))
+        for problem in found
+        if problem.row is None or problem.severity == "error" or (problem.file, problem.row) in places
+    ]
 
 
-def _parts(
-    session: AnySession, batch_id: str, field: str, starts: dict[tuple[int, int], int], masks: Masks
-) -> Iterator[tuple[slice, NDArray[Any], Ints, NDArray[np.bool_]]]:
-    """Per part: its places in the view, the values end to end, their slot in the part, and their mask."""
-    for group_no, part, slots in arrays.iterate(session, batch_id, field):
-        start = starts[group_no, part]
-        there = [i for i, values in enumerate(slots) if values is not None and values.size]
-        if not there:
-            continue
-        kept = [values for values in slots if values is not None and values.size]
-        member = np.repeat(np.array(there, dtype=np.int64), [values.size for values in kept])
-        own = masks.get((group_no, part), [None] * len(slots))
-        bits = [_bits(own[i], values.size) for i, values in zip(there, kept, strict=True)]
-        values, mask = np.concatenate(kept), np.concatenate(bits)
-        yield slice(start, start + len(slots)), values, member, mask
+def _said(problem: Problem, place: int) -> Said:
+    return Said(problem.code, problem.field, problem.row, place, problem.severity, problem.message)
 
 
-def _bits(mask: NDArray[Any] | None, size: int) -> NDArray[np.bool_]:
-    """A rollout's mask; without one every token is unmasked."""
-    return np.ones(size, dtype=bool) if mask is None else np.asarray(mask > 0)
-
-
-def _nonfinite(
-    facts: TokenFacts,
-    name: str,
-    place: slice,
-    values: NDArray[Any],
-    member: Ints,
-    mask: NDArray[np.bool_],
-    total: int,
+def _observe(
+    session: AnySession,
+    batch_id: str,
+    columns: rollouts.Columns,
+    view: View,
+    observers: Mapping[str, Observer],
 ) -> None:
-    if values.dtype.kind != "f":
-        return
-    odd = ~np.isfinite(values)
-    if not odd.any():
-        return
-    null = arrays.is_missing(values)
-    kinds = {
-        "NaN": np.isnan(values) & ~null,
-        "Infinity": values == np.inf,
-        "-Infinity": values == -np.inf,
-        "null": null & mask,
-    }
-    for kind, which in kinds.items():
-        if which.any():
-            tokens = facts.bad.setdefault(name, {}).setdefault(kind, np.zeros(total, dtype=np.int64))
-            tokens[place] += np.bincount(member[which], minlength=place.stop - place.start)
-    assert facts.bad_on_mask is not None
-    facts.bad_on_mask[place] += np.bincount(member[odd & ~null & ~mask], minlength=place.stop - place.start)
-
-
-def _rewards(
-    facts: TokenFacts, place: slice, values: NDArray[Any], member: Ints, mask: NDArray[np.bool_], total: int
-) -> None:
-    if facts.masked_reward is None or facts.masked_rewarded is None or facts.trainable_reward is None:
-        facts.masked_reward, facts.trainable_reward = np.zeros(total), np.zeros(total)
-        facts.masked_rewarded = np.zeros(total, dtype=np.int64)
-    slots = place.stop - place.start
-    finite = np.where(np.isfinite(values), values, 0.0).astype(np.float64)
-    outside = np.where(mask, 0.0, np.abs(finite))
-    facts.masked_reward[place] = np.bincount(member, outside, minlength=slots)
-    facts.masked_rewarded[place] = np.bincount(member[outside > 0], minlength=slots)
-    facts.trainable_reward[place] = np.bincount(member, np.where(mask, finite, 0.0), minlength=slots)
-
-
-def _advantages(
-    facts: TokenFacts, place: slice, values: NDArray[Any], member: Ints, mask: NDArray[np.bool_], total: int
-) -> None:
-    if facts.advantage is None or facts.advantage_spread is None:
-        facts.advantage, facts.advantage_spread = np.full(total, np.nan), np.full(total, np.nan)
-    slots = place.stop - place.start
-    taken = mask & np.isfinite(values)
-    kept, owner = values[taken].astype(np.float64), member[taken]
-    low, high = np.full(slots, np.inf), np.full(slots, -np.inf)
-    np.minimum.at(low, owner, kept)
-    np.maximum.at(high, owner, kept)
-    count = np.bincount(owner, minlength=slots)
-    some = count > 0
-    mean: Floats = np.full(slots, np.nan)
-    mean[some] = np.bincount(owner, kept, minlength=slots)[some] / count[some]
-    facts.advantage[place] = mean
-    facts.advantage_spread[place] = np.where(some, high, np.nan) - np.where(some, low, np.nan)
+    """Show every part of the batch to everybody who looks at tokens, each part once."""
+    view.facts = {name: observer.begin(view) for name, observer in observers.items()}
+    names = arrays.fields(session, batch_id)
+    view.tokens.reward_field = token_facts.reward_field(names)
+    for part in read_parts(session, batch_id, columns.group_no, columns.part):
+        token_facts.observe(part, view.tokens, view.rollouts)
+        for name, observer in observers.items():
+            observer.observe(part, view.facts[name])
+    if view.tokens.advantage is not None:
+        view.advantage = np.where(np.isnan(view.advantage), view.tokens.advantage, view.advantage)

@@ -1,10 +1,12 @@
 """What the checks see of a batch: numpy arrays, one entry per rollout, read once."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from storage.rollouts import Columns
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -23,6 +25,11 @@ def groups_exist(how: str, group_no: Ints) -> bool:
     if how == "absent":
         return False
     return how != "derived:alone" or np.unique(group_no).size < group_no.size
+
+
+def _no_columns() -> Columns:
+    empty: dict[str, Any] = {field.name: np.empty(0) for field in fields(Columns)}
+    return Columns(**{**empty, "components": {}, "known": {}})
 
 
 @dataclass(slots=True)
@@ -48,6 +55,19 @@ class TokenFacts:
     bad_on_mask: Ints | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A problem of the upload: about one row (`place` in the view, −1 where it is none of the batch's) or,
+    with `row` None, about the file."""
+
+    code: str
+    field: str | None
+    row: int | None
+    place: int
+    severity: str
+    message: str
+
+
 @dataclass(slots=True)
 class View:
     """A batch of `B` rollouts in `G` prompt groups, in storage order.
@@ -66,6 +86,9 @@ class View:
                `[B]` the response's text is there; has nothing but white space; its length
     truncated  `[B]` 1 cut off by the length limit, 0 not, −1 unknown
     grouped    the groups mean something (recorded or derived, not just cut for storage)
+    facts      code of a finding -> what its `observe` gathered from the tokens
+    columns    the light columns as stored (rank, micro_batch, rollout_id, segment, finish_reason, …), `[B]`
+    problems   what the reader said of the upload's rows
     """
 
     index: Ints
@@ -88,6 +111,9 @@ class View:
     fields: dict[str, str]
     header: dict[str, Any]
     tokens: TokenFacts
+    facts: dict[str, Any] = field(default_factory=dict)
+    columns: Columns = field(default_factory=_no_columns)
+    problems: list["Said"] = field(default_factory=list)
 
     @property
     def rollouts(self) -> int:
