@@ -35,7 +35,7 @@ class Loaded:
 def token_fields(request: Request) -> tuple[str, ...]:
     """The per-token fields that the request reads where they are recorded."""
     wanted = {"token_level_rewards", "token_level_scores", *ESTIMATORS[request.estimator].needs}
-    if getattr(request.params, "kl_coef", 0):
+    if getattr(request.params, "beta", 0):
         wanted |= {"old_log_probs", "ref_log_probs", "kl"}
     return tuple(name for name in TOKEN_FIELDS if name in wanted)
 

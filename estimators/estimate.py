@@ -54,7 +54,7 @@ def missing(batch: Batch, request: Request) -> tuple[str, ...]:
     """The fields that the request needs and the batch lacks, by the name they have in a file."""
     lacking = [name for name in ESTIMATORS[request.estimator].needs if not _has(batch, name)]
     params = request.params
-    if getattr(params, "kl_coef", 0) and batch.kl is None:
+    if getattr(params, "beta", 0) and batch.kl is None:
         lacking += [name for name in ("old_log_probs", "ref_log_probs") if not _has(batch, name)]
     if getattr(params, "reward_weights", None) is not None and not batch.components:
         lacking.append("reward_components")

@@ -3,21 +3,26 @@
     δ_t = r_t + γ·V_{t+1} − V_t        A_t = δ_t + γλ·A_{t+1}        R_t = A_t + V_t
 
 Paper: Schulman et al. 2016, arXiv:1506.02438. Agrees with verl 0.9.1 (`compute_gae_advantage_return`,
-convention `gae/verl`), verl ≤ 0.4 (`gae/verl-0.4`, as SkyRL and slime) and OpenRLHF 0.11.2 (`gae/openrlhf`).
+convention `gae/verl`), verl ≤ 0.4 (`gae/verl-0.4`), OpenRLHF 0.11.2, NeMo-RL 0.6.0, AReaL 1.0.4, SkyRL,
+ROLL 0.3.0, slime, TRL 1.9 (PPO), torchrl 0.14.1, each under its name, and open-instruct (packed: `cut`).
 
 **Conventions**
 
-- masked tokens in the recursion: `skip` leaves them out (γ and λ decay once per unmasked token), `zero` keeps
-  them as steps of reward 0 and value 0, `plain` keeps them with what was recorded there
-- value after the last token: 0, also for truncated rollouts
+- masked tokens in the recursion: `skip` leaves them out (γ and λ decay once per unmasked token; verl,
+  NeMo-RL, AReaL), `zero` keeps them as steps of reward 0 and value 0 (OpenRLHF), `plain` with what was
+  recorded there (verl ≤ 0.4, SkyRL, ROLL, slime, torchrl), `one_behind` the one behind the last unmasked
+  token only (TRL), `cut` as steps that see nothing later (open-instruct)
+- value after the last token: 0, also for truncated rollouts; `gae/areal` and `gae/torchrl`: `bootstrap_value`
+  of rollouts that were cut off, or did not terminate
 - groups of one: nothing is grouped
 - who enters a group: nothing is grouped
 - std: of whitening only
 - ε and where: of whitening only
-- whitening over what: none by default; `gae/verl` and `gae/openrlhf` over the unmasked tokens of the batch
-- what `returns` means: A_t + V_t before whitening, the critic's target
+- whitening over what: none by default; most frameworks over the unmasked tokens of the batch
+- what `returns` means: A_t + V_t before whitening, the critic's target; of a λ of its own in NeMo-RL if asked
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -26,15 +31,18 @@ from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.estimator import Estimator, Raw
-from estimators.layout import CHUNK, Layout, Tile, layout_of
-from estimators.masked import place, put, repeated, set_positions
+from estimators.layout import Tile, layout_of
+from estimators.masked import last_index
 from estimators.parameters import About
 from estimators.recurrence import gae_tile
+from estimators.recurrence_each import gae_tile_each
+from estimators.recursion import solved_tiles
 from estimators.refused import Refused
 from estimators.rewards import TokenRewardParams, token_rewards
+from estimators.segments import reached, segmented, without_end
 from estimators.workspace import buffer
 
-MaskedTokens = Literal["skip", "zero", "plain"]
+MaskedTokens = Literal["skip", "zero", "plain", "one_behind", "cut"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +52,19 @@ class CriticParams(TokenRewardParams):
     gamma: Annotated[float, About("γ: discount of a reward one step later", minimum=0, maximum=1)] = 1.0
     masked_tokens: Annotated[
         MaskedTokens,
-        About("masked tokens in the recursion: left out, steps of reward and value 0, or steps as recorded"),
+        About(
+            "masked tokens in the recursion: skip, left out; zero, steps of reward and value 0; plain, steps "
+            "as recorded; one_behind, as recorded right behind the last unmasked token and zero further on; "
+            "cut, steps as recorded that see nothing of later tokens"
+        ),
     ] = "skip"
+    bootstrap: Annotated[
+        Literal["none", "recorded", "no_eos"],
+        About(
+            "value after the last token: 0; bootstrap_value where it is recorded and the rollout did not "
+            "terminate; or that of rollouts that were cut off only"
+        ),
+    ] = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,79 +72,78 @@ class GaeParams(CriticParams):
     lam: Annotated[
         float, About("λ: 0 trusts the critic (one-step errors), 1 trusts the rewards", minimum=0, maximum=1)
     ] = 1.0
+    gae_lambda_value: Annotated[
+        float | None, About("λ of the returns; null: the λ of the advantages", minimum=0, maximum=1)
+    ] = None
+    gae_lambda_policy: Annotated[
+        float | None, About("λ of the advantages where it differs; null: lam", minimum=0, maximum=1)
+    ] = None
+    length_adaptive_alpha: Annotated[
+        float, About("α above 0: λ of the advantages is 1 − 1/max(α·L, 1), L unmasked tokens", minimum=0)
+    ] = 0.0
 
 
 def run(batch: Batch, params: GaeParams, dtype: torch.dtype) -> Raw:
     """Advantages and returns per token; with `skip` a masked token has the next unmasked one's advantage."""
-    return generalised(batch, params, params.lam, dtype)
+    lam: float | Tensor = params.lam if params.gae_lambda_policy is None else params.gae_lambda_policy
+    if params.length_adaptive_alpha:
+        lam = 1.0 - 1.0 / (params.length_adaptive_alpha * batch.unmasked.double()).clamp(min=1.0)
+    of_returns = params.lam if params.gae_lambda_value is None else params.gae_lambda_value
+    found = generalised(batch, params, lam, dtype)
+    if isinstance(lam, float) and lam == of_returns:
+        return found
+    returns = generalised(batch, params, of_returns, dtype).returns
+    return Raw(found.advantages, per_token=True, returns=returns)
 
 
-def generalised(batch: Batch, params: CriticParams, lam: float, dtype: torch.dtype) -> Raw:
-    """GAE with λ given apart, for the estimators that fix it."""
+def generalised(batch: Batch, params: CriticParams, lam: float | Tensor, dtype: torch.dtype) -> Raw:
+    """GAE with λ given apart, one for all or one for each rollout `[B]`."""
     if batch.values is None:
         raise Refused("This estimator needs values, and this batch has none.")
     rewards, values = token_rewards(batch, params, dtype), batch.values
-    if params.masked_tokens == "zero":
-        rewards = torch.where(batch.response_mask, rewards, 0.0)
-        values = torch.where(batch.response_mask, values, 0.0)
-    layout = layout_of(batch, every_token=params.masked_tokens != "skip")
+    if params.masked_tokens in ("zero", "one_behind"):
+        kept = batch.response_mask if params.masked_tokens == "zero" else reached(batch)
+        rewards, values = torch.where(kept, rewards, 0.0), torch.where(kept, values, 0.0)
+    if params.bootstrap != "none":
+        rewards = _bootstrapped(rewards, batch, params)
+    pieces = segmented(batch, "behind") if params.masked_tokens == "cut" else batch
+    every_token = params.masked_tokens != "skip"
+    layout = layout_of(pieces, every_token)
     advantages, returns = torch.empty((2, batch.tokens), dtype=dtype, device=values.device)
+
+    def solve(packed: Sequence[Tensor], out: Tensor, tile: Tile) -> None:
+        if isinstance(lam, Tensor):
+            gae_tile_each(packed[0], packed[1], layout, tile, params.gamma, lam, out)
+            return
+        targets = buffer("returns", tile.size, advantages)
+        gae_tile(packed[0], packed[1], layout, tile, params.gamma, lam, (out, targets))
+
     if not layout.tiles:
-        advantages.zero_()
         returns.copy_(values)
-    for tile in layout.tiles:
-        r = layout.pack_tile(rewards, tile, buffer("rewards", tile.size, advantages))
-        v = layout.pack_tile(values, tile, buffer("values", tile.size, advantages))
-        part = advantages[tile.span]
-        # As they lie, the advantages need not be moved; else they pass through a buffer.
-        found = part if layout.filled is None else buffer("advantages", tile.size, advantages)
-        undefined = _undefined(r, v, layout, tile)
-        if undefined is not None:
-            r, v = r.masked_fill(undefined[0], 0.0), v.masked_fill(undefined[0], 0.0)
-        gae_tile(r, v, layout, tile, params.gamma, lam, (found, buffer("returns", tile.size, advantages)))
-        if undefined is not None:
-            found.masked_fill_(undefined[1], torch.nan)
-        if layout.filled is not None:
-            _spread(layout.unpack_tile(found, tile), layout, tile, batch, part)
+    for tile, part in solved_tiles(pieces, every_token, (rewards, values), advantages, solve):
         torch.add(part, values[tile.span], out=returns[tile.span])
     return Raw(advantages, per_token=True, returns=returns)
 
 
-def _undefined(rewards: Tensor, values: Tensor, layout: Layout, tile: Tile) -> tuple[Tensor, Tensor] | None:
-    """Slots that are not finite, and slots that depend on one: it and all before it in its rollout.
-
-    `[slots of the tile]` bool each, or None where all are finite.
-    """
-    if bool(torch.isfinite(rewards.sum() + values.sum())):
-        return None
-    broken = ~(torch.isfinite(rewards) & torch.isfinite(values))
-    # Broken slots at or behind each slot, less those behind the end of its rollout.
-    behind = torch.nn.functional.pad(
-        torch.flip(torch.cumsum(torch.flip(broken.long(), (0,)), 0), (0,)), (0, 1)
-    )
-    slots = layout.chunks[slice(*tile.rollouts)] * CHUNK
-    after = repeated(behind[torch.cumsum(slots, 0)], slots)
-    return broken, behind[:-1] > after
-
-
-def _spread(found: Tensor, layout: Layout, tile: Tile, batch: Batch, out: Tensor) -> None:
-    """Writes a tile's advantages `found` on its tokens `out`: a token that was left out gets the next
-    participating one's, 0 behind the rollout's last one."""
-    if layout.member is None:
-        out.copy_(found)
-        return
-    member = layout.member[tile.span]
-    place(out, member, found)
-    left_out = set_positions(~member)
-    if not left_out.numel():
-        return
-    # Participating tokens before a left-out one: its position less the left-out ones before it.
-    following = left_out - torch.arange(left_out.shape[0], device=left_out.device)
-    counts = layout.counts[slice(*tile.rollouts)]
-    lengths = batch.lengths[slice(*tile.rollouts)]
-    ends = repeated(torch.cumsum(counts, 0), lengths - counts)
-    following = torch.where(following < ends, following, found.shape[0])
-    put(out, left_out, torch.nn.functional.pad(found, (0, 1)), following)
+def _bootstrapped(rewards: Tensor, batch: Batch, params: CriticParams) -> Tensor:
+    """γ times the value after the last token, added to the reward of the last token that takes part."""
+    if batch.bootstrap_value is None:
+        return rewards
+    used = torch.isfinite(batch.bootstrap_value)
+    if params.bootstrap == "no_eos":
+        used = used & without_end(batch)
+    elif batch.truncated is not None:
+        used = used & batch.truncated
+    if batch.terminated is not None:
+        used = used & ~batch.terminated
+    if params.masked_tokens == "skip":
+        last = last_index(batch.response_mask, batch.offsets)
+    else:
+        last = torch.where(batch.lengths > 0, batch.offsets[1:] - 1, -1)
+    used = used & (last >= 0)
+    rewards = rewards.clone()
+    rewards[last[used]] += (params.gamma * batch.bootstrap_value[used]).to(rewards.dtype)
+    return rewards
 
 
 ESTIMATOR = Estimator(

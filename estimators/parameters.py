@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -79,8 +79,10 @@ def _bounded(value: Any, about: About, where: str) -> Any:
 
 
 def _typed(value: Any, hint: Any, where: str) -> Any:
-    """`value` as `hint`: bool, int, float, str, Literal, tuple, dict[str, …], null, or a union of them."""
+    """`value` as `hint`: bool, int, float, str, Literal, tuple, dict[str, …], settings, null, or a union."""
     origin = get_origin(hint)
+    if is_dataclass(hint) and isinstance(value, Mapping):
+        return read_settings(_start_of(hint), value, where)
     if origin in (UnionType, Union):
         return _either(value, hint, where)
     if origin is tuple and isinstance(value, (list, tuple)):
@@ -98,7 +100,15 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
     raise ValueError(f"{where} is {value!r}; give {_wanted(hint)}.")
 
 
+def _start_of(kind: Any) -> Any:
+    """Settings with all their defaults."""
+    return kind()
+
+
 def _either(value: Any, hint: Any, where: str) -> Any:
+    settings = [option for option in get_args(hint) if is_dataclass(option)]
+    if settings and isinstance(value, Mapping):
+        return _typed(value, settings[0], where)
     for option in get_args(hint):
         try:
             return _typed(value, option, where)
@@ -123,6 +133,8 @@ def _wanted(hint: Any) -> str:
         return " or ".join(_wanted(each) for each in get_args(hint))
     if origin is tuple:
         return "a list of numbers"
+    if is_dataclass(hint):
+        return f"an object of {', '.join(each.name for each in fields(hint))}"
     return "a mapping from names to numbers" if origin is dict else _NAMES.get(hint, "a text")
 
 
@@ -133,6 +145,8 @@ def _schema(hint: Any, about: About) -> dict[str, Any]:
 
 def _type_schema(hint: Any) -> dict[str, Any]:
     origin = get_origin(hint)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return settings_schema(hint)
     if origin is Literal:
         return {"enum": list(get_args(hint))}
     if origin in (UnionType, Union):

@@ -8,9 +8,11 @@ from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.kl import Clamp, Penalty, kl_penalty
+from estimators.levels import LevelNorm, normalised, whitened_rewards
 from estimators.masked import last_index, repeated, segment_sums
 from estimators.parameters import About
 from estimators.refused import Refused
+from estimators.segments import reached, without_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,33 @@ class KlInReward:
         Penalty, About("estimate of the KL of one token: kl = k1, abs, mse = k2, low_var_kl = k3")
     ] = "kl"
     kl_clamp: Annotated[Clamp, About("whose clamps the KL estimate has")] = "verl"
+    use_kl_in_reward: Annotated[bool, About("false: as if kl_coef were 0")] = True
+
+    @property
+    def beta(self) -> float:
+        """What is taken off: `kl_coef`, or 0 where it is not to be used."""
+        return self.kl_coef if self.use_kl_in_reward else 0.0
+
+
+#: When the KL penalty is taken off: `reward` of the token rewards, before any comparison inside a group; the
+#: others of the advantage. `token` each token's own; `to_go` its own and those of all later tokens;
+#: `centred` each token's own less the mean over the batch, and of later tokens with `kl_discount_factor`.
+Placement = Literal["reward", "token", "to_go", "centred"]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreParams(KlInReward):
     """Where one score per rollout comes from."""
 
+    kl_placement: Annotated[
+        Placement,
+        About(
+            "where the KL goes: reward, before grouping; token, to_go, centred: off the advantage after it"
+        ),
+    ] = "reward"
+    kl_discount_factor: Annotated[
+        float, About("centred KL: discount of later tokens' KL; 0: a token's own only", minimum=0, maximum=1)
+    ] = 0.0
     score: Annotated[
         Literal["tokens", "reward"],
         About("tokens: Σ token_level_rewards, masked ones too, else the reward; reward: the reward alone"),
@@ -90,21 +113,22 @@ def rollout_scores(batch: Batch, params: ScoreParams) -> Tensor:
     Components where weights are given or nothing else is recorded; else the sum of the token rewards (masked
     tokens included, as verl does; one that is not finite there is left out); else the recorded reward.
     """
-    tokens = recorded_token_rewards(batch, params.kl_coef != 0)
+    beta = params.beta if params.kl_placement == "reward" else 0.0
+    tokens = recorded_token_rewards(batch, params.beta != 0)
     bare = tokens is None and not bool(torch.isfinite(batch.scores).any())
     if params.reward_weights is not None or (bare and batch.components):
         return component_scores(batch, params.reward_weights)
     if params.score == "reward" or tokens is None:
         scores = batch.scores.double()
-        if params.kl_coef:
-            scores = scores - params.kl_coef * segment_sums(token_kl(batch, params), batch.offsets)
+        if beta:
+            scores = scores - beta * segment_sums(token_kl(batch, params), batch.offsets)
         return scores
     sums, absent = segment_sums(tokens, batch.offsets), batch.lengths == 0
     if not bool(torch.isfinite(sums).all()):
         kept = torch.where(batch.response_mask | torch.isfinite(tokens), tokens, 0.0)
         sums, absent = segment_sums(kept, batch.offsets), absent | _absent(tokens, batch)
-    if params.kl_coef:
-        sums = sums - params.kl_coef * segment_sums(token_kl(batch, params), batch.offsets)
+    if beta:
+        sums = sums - beta * segment_sums(token_kl(batch, params), batch.offsets)
     return torch.where(absent, batch.scores.double(), sums)
 
 
@@ -118,21 +142,32 @@ def _absent(tokens: Tensor, batch: Batch) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class TokenRewardParams(KlInReward):
-    """Where the reward of every token comes from."""
+    """Where the reward of every token comes from, in the order in which it is done."""
 
-    score_location: Annotated[
-        Literal["last_response", "last_unmasked"],
-        About("token that gets the reward where no token rewards are recorded"),
-    ] = "last_unmasked"
+    reward_bias: Annotated[float, About("added to the reward of a rollout before anything else")] = 0.0
+    reward_scaling: Annotated[float, About("times the reward of a rollout, after the bias")] = 1.0
     reward_clip_range: Annotated[
         tuple[float, float] | None, About("bounds for the reward before it is placed")
     ] = None
+    reward_norm: Annotated[
+        LevelNorm | None, About("rewards of rollouts normalised over batch or group before they are placed")
+    ] = None
+    mask_no_eos_with_zero: Annotated[bool, About("reward 0 for rollouts that were cut off")] = False
+    score_location: Annotated[
+        Literal["last_response", "last_unmasked", "after_last"],
+        About("token that gets the reward where no token rewards are recorded; after_last: one place behind"),
+    ] = "last_unmasked"
+    mask_rewards: Annotated[bool, About("rewards on masked tokens are set to 0")] = False
+    whiten_rewards: Annotated[bool, About("token rewards whitened over the batch, zeros included")] = False
+    whiten_rewards_shift: Annotated[
+        bool, About("false puts the mean back after the rewards were whitened")
+    ] = True
 
 
 def token_rewards(batch: Batch, params: TokenRewardParams, dtype: torch.dtype) -> Tensor:
     """The reward of every token, `[N]`, after the KL penalty. A rollout without token rewards gets its score
     on one token; NaN there where it was not scored."""
-    recorded = recorded_token_rewards(batch, params.kl_coef != 0)
+    recorded = recorded_token_rewards(batch, params.beta != 0)
     if recorded is None:
         everyone = torch.ones(batch.rollouts, dtype=torch.bool, device=batch.scores.device)
         rewards = _placed(
@@ -143,9 +178,24 @@ def token_rewards(batch: Batch, params: TokenRewardParams, dtype: torch.dtype) -
         if bool(absent.any()):
             bare = repeated(absent, batch.lengths)
             rewards = _placed(torch.where(bare, 0.0, rewards), absent, batch, params)
-    if params.kl_coef:
-        rewards = rewards - params.kl_coef * token_kl(batch, params).to(dtype)
-    return rewards
+    if params.beta:
+        rewards = rewards - params.beta * token_kl(batch, params).to(dtype)
+    if params.whiten_rewards:
+        counted = reached(batch) if params.score_location == "after_last" else batch.response_mask
+        rewards = whitened_rewards(rewards, counted, params.whiten_rewards_shift)
+    return torch.where(batch.response_mask, rewards, 0.0) if params.mask_rewards else rewards
+
+
+def prepared_scores(batch: Batch, params: TokenRewardParams) -> Tensor:
+    """The score of each rollout as it is placed on a token, `[B]` float64."""
+    scores = (batch.scores + params.reward_bias) * params.reward_scaling
+    if params.reward_clip_range is not None:
+        scores = scores.clamp(*params.reward_clip_range)
+    if params.reward_norm is not None:
+        scores = normalised(scores, batch, params.reward_norm)
+    if params.mask_no_eos_with_zero:
+        scores = torch.where(without_end(batch), 0.0, scores)
+    return scores
 
 
 def _placed(rewards: Tensor, which: Tensor, batch: Batch, params: TokenRewardParams) -> Tensor:
@@ -154,9 +204,8 @@ def _placed(rewards: Tensor, which: Tensor, batch: Batch, params: TokenRewardPar
         position = torch.where(batch.lengths > 0, batch.offsets[1:] - 1, -1)
     else:
         position = last_index(batch.response_mask, batch.offsets)
+        if params.score_location == "after_last":
+            position += ((position >= 0) & (position + 1 < batch.offsets[1:])).long()
     which = which & (position >= 0)
-    scores = batch.scores
-    if params.reward_clip_range is not None:
-        scores = scores.clamp(*params.reward_clip_range)
-    rewards[position[which]] = scores[which].to(rewards.dtype)
+    rewards[position[which]] = prepared_scores(batch, params)[which].to(rewards.dtype)
     return rewards
