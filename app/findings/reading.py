@@ -14,7 +14,7 @@ from app.findings.parts import read_parts
 from app.findings.view import Floats, Ints, Said, TokenFacts, View, groups_exist
 from storage import arrays, batches, rollouts, uploads
 from storage.database import AnySession
-from storage.models import Problem, Prompt, Rollout
+from storage.models import Batch, Problem, Prompt, Rollout, Upload
 
 #: Finish reasons that mean "cut off by the length limit".
 CUT = ("length", "max_tokens", "truncated")
@@ -73,6 +73,7 @@ def read_view(
         view.characters, view.texts, view.blank = _texts(session, batch_id, columns.index)
         if batch is not None:
             view.problems = _problems(session, batch_id, batch.upload_id, columns)
+            view.files, view.alone = _origin(session, batch_id, batch.upload_id)
         _observe(session, batch_id, columns, view, observers or {})
     return view
 
@@ -153,6 +154,15 @@ def _problems(session: AnySession, batch_id: str, upload_id: str, columns: rollo
         for problem in found
         if problem.row is None or problem.severity == "error" or (problem.file, problem.row) in places
     ]
+
+
+def _origin(session: AnySession, batch_id: str, upload_id: str) -> tuple[list[str], bool]:
+    """The files of the batch's rollouts, and whether the upload has no other batch than this one."""
+    names = session.execute(select(Rollout.file).where(Rollout.batch_id == batch_id).distinct()).scalars()
+    files = sorted(name for name in names if name)
+    others = select(Batch.id).where(Batch.upload_id == upload_id, Batch.id != batch_id).limit(1)
+    upload = session.get(Upload, upload_id)
+    return files or ([upload.filename] if upload else []), session.execute(others).first() is None
 
 
 def _said(problem: Problem, place: int) -> Said:

@@ -3,13 +3,26 @@
 Two readings, the stronger first:
 
 * Recorded: advantages are recorded, one number for each rollout (or the same on every token), and for at
-least one
-  rollout in ten their sign is the opposite of reward − group mean. Something other than the group was the
-  baseline.
-* Would be: centring on the batch gives at least `chance + 0.15 + 0.8/√B` (at most a half) of the rollouts
-  another sign than centring on the group, and two groups in five lie wholly on one side of the batch mean.
-  `chance = arccos(√(1 − 1/n))/π` is what equally hard prompts in groups of n give (11 % for n = 8, 25 % for
-  n = 2); the rest keeps small batches and prompts of ordinary difficulty quiet.
+  least one rollout in ten their sign is the opposite of reward − group mean. Something other than the group
+  was the baseline. critical.
+* Would be: no advantage is recorded that could tell, and centring on the batch gives at least `chance +
+  0.15 + 0.8/√B` (at most a half) of the rollouts another sign than centring on the group, and two groups in
+  five lie wholly on one side of the batch mean. `chance = arccos(√(1 − 1/n))/π` is what equally hard
+  prompts in groups of n give (11 % for n = 8, 25 % for n = 2); the rest keeps small batches and prompts of
+  ordinary difficulty quiet. warning where the header names an estimator that whitens over the batch without
+  groups, or where nine groups in ten lie on one side and two rollouts in five flip: then batch whitening
+  would teach which prompt it was. Otherwise it is only a "what if" about prompts of different difficulty:
+  info.
+
+Seen as: right answers with negative advantages in a batch of easy prompts, a run that unlearns what it can
+do (verl#7278, OpenRLHF#856, stable-baselines#638, miles#3229).
+
+Remedy: centre on the group before any whitening over the batch, whiten per task, look at the whitening
+page.
+
+Evidence: `recorded`, `flipped`, `compared`, `share`; recorded: `winners_suppressed`, `losers_reinforced`;
+would be: `share_by_chance`, `threshold`, `batch_mean`, `groups_all_below_batch_mean`,
+`groups_all_above_batch_mean`.
 """
 
 import math
@@ -17,15 +30,18 @@ from typing import Any
 
 import numpy as np
 
-from app.findings.finding import Finding, Severity, report
+from app.findings import recorded
+from app.findings.finding import Finding, report
 from app.findings.view import Bools, Floats, GroupStatistics, View, group_statistics
 from app.formatting import percent, plural
 
 RECORDED_SHARE = 0.1
 MARGIN, SMALL = 0.15, 0.8
 ONE_SIDED = 0.4
+DECISIVE_SIDED, DECISIVE_SHARE = 0.9, 0.4
 LEAST = 8
-SAME = 1e-6  # spread of recorded advantages in a rollout, relative to their size, that counts as one number
+#: Words in a file's `adv_estimator` of estimators whose only baseline is the batch.
+OVER_BATCH = ("reinforce_plus_plus", "reinforce++", "prpo", "batch_z")
 
 
 def check(view: View) -> dict[str, Any] | None:
@@ -36,11 +52,13 @@ def check(view: View) -> dict[str, Any] | None:
     if compared.sum() < LEAST:
         return None
     centred = np.where(compared, view.reward - groups.mean[view.group], np.nan)
-    return _recorded(view, groups, centred) or _would_be(view, groups, centred)
+    if recorded.counted(view).any():
+        return _recorded(view, groups, centred)
+    return _would_be(view, groups, centred)
 
 
 def _recorded(view: View, groups: GroupStatistics, centred: Floats) -> dict[str, Any] | None:
-    given = _one_per_rollout(view)
+    given = recorded.one_per_rollout(view)
     both = given & np.isfinite(centred) & (view.valid != 0)
     if not both.any():
         return None
@@ -86,9 +104,10 @@ def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str,
     # Of a pair exactly one can flip: half of all is the most there is, and few pairs reach it by chance.
     if share < threshold or one_sided < ONE_SIDED or (n < 3 and total < 32):
         return None
+    decisive = one_sided >= DECISIVE_SIDED and share >= DECISIVE_SHARE
     return report(
         view,
-        _severity(view),
+        "warning" if decisive or _over_batch(view) else "info",
         f"{flipped.size} of {plural(total, 'rollout')} ({percent(share)}) would change sign if advantages "
         "were whitened over the batch instead of within each group.",
         explanation=f"Prompts differ more than their responses do: in {plural(int(below.sum()), 'group')} "
@@ -113,18 +132,10 @@ def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str,
     )
 
 
-def _severity(view: View) -> Severity:
-    """It matters more where nothing recorded says that the groups were the baseline."""
-    return "info" if _one_per_rollout(view).any() else "warning"
-
-
-def _one_per_rollout(view: View) -> Bools:
-    """`[B]` an advantage is recorded, and it is one number for the whole rollout."""
-    given = np.isfinite(view.advantage)
-    spread = view.tokens.advantage_spread
-    if spread is not None:
-        given &= ~(spread > SAME * np.maximum(np.abs(view.advantage), 1e-9))
-    return given
+def _over_batch(view: View) -> bool:
+    """The file names an estimator that whitens over the batch, and no group baseline before it."""
+    named = str(view.header.get("adv_estimator", "")).lower()
+    return any(word in named for word in OVER_BATCH) and "baseline" not in named
 
 
 def _opposite(one: Floats, other: Floats) -> Bools:

@@ -89,6 +89,8 @@ class View:
     facts      code of a finding -> what its `observe` gathered from the tokens
     columns    the light columns as stored (rank, micro_batch, rollout_id, segment, finish_reason, …), `[B]`
     problems   what the reader said of the upload's rows
+    files      names of the files that the rollouts come from
+    alone      the upload has no other batch, so what its file says of itself is about this one
     """
 
     index: Ints
@@ -114,6 +116,8 @@ class View:
     facts: dict[str, Any] = field(default_factory=dict)
     columns: Columns = field(default_factory=_no_columns)
     problems: list["Said"] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    alone: bool = True
 
     @property
     def rollouts(self) -> int:

@@ -45,7 +45,7 @@ def test_zero_variance_groups_by_share(sqlite_engine: Engine, constant: int, sev
 
 def test_reward_spread_but_no_signal(sqlite_engine: Engine) -> None:
     said = from_case(sqlite_engine, case("33"))
-    assert set(said) == {"zero_variance_groups"}
+    assert set(said) == {"loss_zero_despite_reward_spread", "zero_variance_groups"}
     evidence = said["zero_variance_groups"]["evidence"]
     assert said["zero_variance_groups"]["severity"] == "critical"
     assert evidence["share"] == 1.0 and evidence["mean_std_within_groups_ddof1"] == 0.0
@@ -66,8 +66,8 @@ def test_equal_but_for_float32_rounding_is_constant(sqlite_engine: Engine) -> No
 
 def test_tiny_spread_scaled_to_full_size(sqlite_engine: Engine) -> None:
     said = from_case(sqlite_engine, case("23"))
-    assert set(said) == {"near_zero_variance_groups"}
-    assert said["near_zero_variance_groups"]["groups"] == ["A"]
+    assert set(said) == {"near_zero_variance_groups", "epsilon_dominated"}
+    assert said["near_zero_variance_groups"]["groups"] == said["epsilon_dominated"]["groups"] == ["A"]
     assert said["near_zero_variance_groups"]["evidence"]["range"]["A"] == pytest.approx(4e-5, rel=1e-6)
 
 
