@@ -9,10 +9,11 @@ from torch import Tensor
 
 from estimators.moments import Moments, of_values
 from estimators.request import Request
+from estimators.workspace import buffer
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 #: Quantiles of more numbers than this are those of as many, evenly spaced among them.
-MOST_SAMPLED = 1 << 16
+MOST_SAMPLED = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Signs:
 
     def opposite(self, other: "Signs") -> int:
         """How many are negative in one and positive in the other."""
-        return count(self.negative & other.positive) + count(self.positive & other.negative)
+        return _both(self.negative, other.positive) + _both(self.positive, other.negative)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,11 @@ def quantiles_of(sample: Tensor) -> tuple[float, ...]:
     """Linear between neighbours, as numpy's."""
     found: list[float] = np.quantile(sample.double().cpu().numpy(), QUANTILES).tolist()
     return tuple(found)
+
+
+def _both(one: Tensor, other: Tensor) -> int:
+    """How many entries are set in both."""
+    return count(torch.logical_and(one, other, out=buffer("both", one.shape[0], one)))
 
 
 def count(mask: Tensor) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.gae import GaeParams
-from estimators.layout import CHUNK, Layout, layout_of
+from estimators.layout import Layout, layout_of
 from estimators.masked import set_positions
 from estimators.recurrence import gae_tile
 from estimators.refused import Refused
@@ -54,21 +54,16 @@ def _served(batch: Batch, request: Request) -> bool:
 
 def _pieces(batch: Batch, layout: Layout, rewards: Tensor, dtype: torch.dtype) -> Iterator[Piece]:
     assert batch.values is not None
-    every, seen = stride_of(int(layout.counts.sum())), 0
+    every, device = stride_of(int(layout.counts.sum())), rewards.device
     for tile in layout.tiles:
-        r = layout.pack_tile(rewards, tile, torch.empty(tile.size, dtype=dtype, device=rewards.device))
-        v = layout.pack_tile(batch.values, tile, torch.empty(tile.size, dtype=dtype, device=rewards.device))
-        tails = filled = None
-        if layout.filled is None:
-            held = torch.arange(tile.size, device=rewards.device)
-        else:
-            chunks = layout.chunks[slice(*tile.rollouts)]
-            tails = torch.cumsum(chunks, 0)[chunks > 0] - 1
-            filled = layout.filled[tile.slots].view(-1, CHUNK)[tails]
-            held = set_positions(layout.filled[tile.slots])
-        picked = held[-seen % every :: every]
-        seen += int(held.shape[0])
-        yield Piece(tile, r, v, tails, filled, picked, int(held.shape[0]))
+        r = layout.pack_tile(rewards, tile, torch.empty(tile.size, dtype=dtype, device=device))
+        v = layout.pack_tile(batch.values, tile, torch.empty(tile.size, dtype=dtype, device=device))
+        picked = torch.arange(0, tile.size, every, device=device)
+        empty = picked[:0]
+        if layout.filled is not None:
+            filled = layout.filled[tile.slots]
+            picked, empty = picked[filled[::every]], set_positions(~filled)
+        yield Piece(tile, r, v, empty, picked)
 
 
 def _outcomes(layout: Layout, pieces: Sequence[Piece], points: Sequence[Outcome]) -> Iterator[Outcome]:
