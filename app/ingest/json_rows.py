@@ -9,6 +9,7 @@ accepts 1,024 levels.
 import json
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from app.ingest.record import PROMPT_FIELD, TOKEN_FIELDS
 
 INT_LISTS = frozenset(("response_ids", "response_mask", PROMPT_FIELD))
 FLOAT_LISTS = frozenset(TOKEN_FIELDS) - INT_LISTS
+LISTS = {name: "i" for name in INT_LISTS} | {name: "d" for name in FLOAT_LISTS}
 
 #: A "[" that may open a list inside a list: after "[" or ",", with up to one space, or after two spaces.
 _NESTED = re.compile(rb"\[(?:(?<=[\[,]\[)|(?<=[\[,\s]\s\[))")
@@ -53,10 +55,14 @@ class Row:
     bad_bytes: int = 0  # bytes that are not UTF-8 and were replaced
 
 
-def parse(parser: simdjson.Parser, line: bytes, depth: int) -> Row:
-    """The fields of one row. Raises NotJson or TooDeep; never anything else, whatever the bytes."""
+def parse(parser: simdjson.Parser, line: bytes, depth: int, lists: Mapping[str, str] = LISTS) -> Row:
+    """The fields of one row. Raises NotJson or TooDeep; never anything else, whatever the bytes.
+
+    `lists` names the fields that are lists of numbers, which become arrays: "i" int64, "d" float64, "I" and
+    "D" the same inside a list of one.
+    """
     try:
-        row = _fast(parser, line, depth)
+        row = _fast(parser, line, depth, lists)
     except (ValueError, RuntimeError, TypeError, MemoryError):
         row = None  # no traceback may keep the refused document, and with it the parser, busy
     if row is None:
@@ -79,7 +85,7 @@ def _too_deep(value: Any, depth: int) -> bool:
     return any(_too_deep(item, depth - 1) for item in value)
 
 
-def _fast(parser: simdjson.Parser, line: bytes, depth: int) -> Row:
+def _fast(parser: simdjson.Parser, line: bytes, depth: int, lists: Mapping[str, str]) -> Row:
     document: Any = parser.parse(line)
     if type(document) is not simdjson.Object:
         raise TypeError("not an object")
@@ -92,7 +98,7 @@ def _fast(parser: simdjson.Parser, line: bytes, depth: int) -> Row:
         value: Any = document[key]
         kind = type(value)
         if kind is simdjson.Array:
-            value = _list(key, value, check)
+            value = _list(lists.get(key), value, check)
         elif kind is simdjson.Object:
             value = value.as_dict()
         if type(value) in (list, dict) and _too_deep(value, depth - 1):
@@ -106,9 +112,10 @@ def _may_nest(line: bytes) -> bool:
     return _NESTED.search(line) is not None and _NESTED.search(_STRING.sub(b'""', line)) is not None
 
 
-def _list(key: str, value: Any, check: bool) -> Any:
+def _list(code: str | None, value: Any, check: bool) -> Any:
     """An array where the list is flat and of numbers throughout, else the Python list."""
-    code = "i" if key in INT_LISTS else "d" if key in FLOAT_LISTS else None
+    if code is not None and code.isupper():
+        return _wrapped(code.lower(), value)
     if code is None or (check and any(type(item) is simdjson.Array for item in value)):
         return value.as_list()
     try:
@@ -116,6 +123,36 @@ def _list(key: str, value: Any, check: bool) -> Any:
     except (TypeError, ValueError):
         return value.as_list()
     return np.frombuffer(buffer, dtype=np.int64 if code == "i" else np.float64)
+
+
+def _wrapped(code: str, value: Any) -> Any:
+    """The only element of the list as a list of one array, where that is a flat list of numbers."""
+    if len(value) != 1 or type(value[0]) is not simdjson.Array:
+        return value.as_list()
+    inner: Any = value[0]
+    flat = inner.mini.count(b"[") == 1  # texts, which may hold brackets, are refused further on
+    return [_list(code, inner, False)] if flat else value.as_list()
+
+
+def value_of(data: bytes, depth: int) -> Any:
+    """Any JSON value, with NaN, Infinity and numbers past float64 as in rows. Raises NotJson, TooDeep."""
+    if deeper_than(data, depth):
+        raise TooDeep
+    try:
+        return _loads(decode(data)[0], dict)
+    except json.JSONDecodeError as error:
+        raise NotJson(error.msg) from None
+
+
+def _loads(text: str, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> Any:
+    try:
+        return json.loads(
+            text, parse_float=_number, parse_int=_integer, object_pairs_hook=pairs, strict=False
+        )
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise NotJson(str(error)) from None
 
 
 def _slow(line: bytes) -> Row:
@@ -130,13 +167,9 @@ def _slow(line: bytes) -> Row:
         return found
 
     try:
-        value = json.loads(
-            text, parse_float=_number, parse_int=_integer, object_pairs_hook=pairs, strict=False
-        )
+        value = _loads(text, pairs)
     except json.JSONDecodeError as error:
         raise NotJson(error.msg, line.startswith(b"{") and deeper_than(line, 0, at_end=True)) from None
-    except (ValueError, RecursionError) as error:
-        raise NotJson(str(error)) from None
     if not isinstance(value, dict):
         raise NotJson(f"a JSON {kind_of(value)}, not an object")
     return Row(value, repeated, bad_bytes)

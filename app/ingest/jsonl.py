@@ -1,25 +1,29 @@
 """Reading a text file of JSON rows: what every JSONL format shares. A format says what to make of one row."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import simdjson
 
-from app.ingest.json_rows import NotJson, Row, TooDeep, parse
+from app.ingest.json_rows import LISTS, NotJson, Row, TooDeep, parse
 from app.ingest.lines import BOM, Line, elements, lines
 from app.ingest.notes import Notes
 from app.ingest.record import Header, Item, Problem, Rollout, Source
 from app.settings import Settings
 
+Fields = dict[str, Any]
 #: Makes a rollout of a row's fields, or the error that rejects it; sees the file's header.
 Convert = Callable[[int, dict[str, Any], dict[str, Any], Notes], Rollout | Problem]
+#: The same for lines that hold several rollouts: each numbered, from the number given on.
+ConvertMany = Callable[[int, dict[str, Any], dict[str, Any], Notes], Iterator[Rollout | Problem]]
 
 PEEK_LINES = 1000  # lines of a log
 PEEK_ROWS = 50  # objects that are no rollouts
 #: Keys of a row by which a format can be told.
 ANSWERS = frozenset(("_header", "response", "response_ids", "response_tokens", "output"))
 SHOWN = 60
+MEMO = "first_row"
 
 
 def rows(source: Source, settings: Settings) -> Iterator[Line]:
@@ -38,8 +42,15 @@ def is_array(head: bytes) -> bool:
 def first_row(source: Source, settings: Settings) -> dict[str, Any] | None:
     """What the file is judged by: its first row with a response (or header), else its first object, if any.
 
-    Lines of a log, or objects of another kind, may stand before the rows.
+    Lines of a log, or objects of another kind, may stand before the rows. Looked for once per source.
     """
+    if MEMO not in source.memo:
+        source.memo[MEMO] = _first_row(source, settings)
+    found: dict[str, Any] | None = source.memo[MEMO]
+    return found
+
+
+def _first_row(source: Source, settings: Settings) -> dict[str, Any] | None:
     first, seen = None, 0
     for fields in _objects(source, settings):
         if not ANSWERS.isdisjoint(fields):
@@ -65,14 +76,44 @@ def _objects(source: Source, settings: Settings) -> Iterator[dict[str, Any]]:
         yield fields
 
 
-def read(source: Source, settings: Settings, convert: Convert, header: Header) -> Iterator[Item]:
-    """A header, then rollouts and problems row by row, then what there is to say about the whole file."""
-    reader = _Reader(Notes(), settings, header)
+def read(
+    source: Source,
+    settings: Settings,
+    convert: Convert,
+    header: Header,
+    lists: Mapping[str, str] = LISTS,
+) -> Iterator[Item]:
+    """A header, then rollouts and problems row by row, then what there is to say about the whole file.
+
+    `lists`: see `json_rows.parse`.
+    """
+    reader = _Reader(Notes(), settings, header, lists)
     parser = simdjson.Parser()
     for line in rows(source, settings):
         yield from reader.row(parser, line, convert)
+    yield from _end(source, reader)
+
+
+def read_many(
+    source: Source,
+    settings: Settings,
+    convert: ConvertMany,
+    header: Header,
+    lists: Mapping[str, str] = LISTS,
+) -> Iterator[Item]:
+    """As `read`, for lines that hold several rollouts: rows are counted over the rollouts of all lines."""
+    reader = _Reader(Notes(), settings, header, lists)
+    parser, next_row = simdjson.Parser(), 1
+    for line in rows(source, settings):
+        for item in reader.many(parser, replace(line, number=next_row), convert):
+            next_row += isinstance(item, Rollout) or (isinstance(item, Problem) and item.severity == "error")
+            yield item
+    yield from _end(source, reader)
+
+
+def _end(source: Source, reader: "_Reader") -> Iterator[Item]:
     if not reader.began:
-        yield header
+        yield reader.header
     if source.head.startswith(BOM):
         reader.notes.warn(
             None, None, "byte_order_mark", "the file begins with a byte order mark; skipped", "info"
@@ -86,11 +127,19 @@ class _Reader:
     notes: Notes
     settings: Settings
     header: Header
+    lists: Mapping[str, str]
     began: bool = False
     taken: int = 0
     cut: Problem | None = None
 
     def row(self, parser: Any, line: Line, convert: Convert) -> Iterator[Item]:
+        def one(row: int, fields: Fields, header: Fields, notes: Notes) -> Iterator[Rollout | Problem]:
+            yield convert(row, fields, header, notes)
+
+        return self.many(parser, line, one)
+
+    def many(self, parser: Any, line: Line, convert: ConvertMany) -> Iterator[Item]:
+        """The rollouts and problems of one line, the header before those of the first."""
         self._nul_bytes(line)
         if not line.data:
             yield from self.notes.drain()
@@ -107,17 +156,18 @@ class _Reader:
                 yield self.header
                 return
             yield self.header
-        item = (
-            fields
-            if isinstance(fields, Problem)
-            else convert(line.number, fields, self.header.raw, self.notes)
-        )
-        yield from self.notes.drain()
-        if isinstance(item, Problem) and item.code == "incomplete_row":
-            self.cut = item  # said at the end, with the count of rows that were taken
+        if isinstance(fields, Problem):
+            yield from self.notes.drain()
+            if fields.code == "incomplete_row":
+                self.cut = fields  # said at the end, with the count of rows that were taken
+            else:
+                yield fields
             return
-        self.taken += isinstance(item, Rollout)
-        yield item
+        for item in convert(line.number, fields, self.header.raw, self.notes):
+            yield from self.notes.drain()
+            self.taken += isinstance(item, Rollout)
+            yield item
+        yield from self.notes.drain()
 
     def _nul_bytes(self, line: Line) -> None:
         left = "as a crash on a network disk leaves them"
@@ -134,7 +184,7 @@ class _Reader:
             if line.too_long:
                 limit = f"{self.settings.max_line_bytes:,} bytes (VANTAGE_MAX_LINE_BYTES)"
                 return _rejected(number, "line_too_long", f"longer than {limit}; skipped")
-            row = parse(parser, line.data, self.settings.max_depth)
+            row = parse(parser, line.data, self.settings.max_depth, self.lists)
         except TooDeep:
             limit = f"{self.settings.max_depth} (VANTAGE_MAX_DEPTH)"
             return _rejected(number, "too_deep", f"nested deeper than {limit}; skipped")

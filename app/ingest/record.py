@@ -1,9 +1,10 @@
 """What a format's reader yields: `Header`, `Rollout` and `Problem`. What it yields is what is stored."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
+from re import Pattern
 from typing import Any, Literal
 
 import numpy as np
@@ -155,6 +156,30 @@ class Source:
     position: Callable[[], int]
     report: Callable[[int], None]
     member: bool = False  # one of several files in an archive
+    outer: str = ""  # name of the archive (archives joined by "/") that it is a member of
+    memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)  # what sniffing found
+
+    @property
+    def trail(self) -> str:
+        """The name with the archive's name before it: where a step or a split may be told from."""
+        return f"{self.outer}/{self.name}" if self.outer else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What docs/formats.md says of a format; a test holds the fields against the samples.
+
+    `setting` is how the trainer is told to write it, `files` what it writes. Fields by their canonical name:
+    `recorded` in every row, `sometimes` in some, `derived` by which rule, `absent` -> the trainer's setting
+    that would record it (or where else it is to be had; "" where nothing is known).
+    """
+
+    setting: str
+    files: str
+    recorded: tuple[str, ...]
+    sometimes: tuple[str, ...] = ()
+    derived: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +187,9 @@ class Format:
     """`sniff` looks at name-independent content only; `read` yields a Header first (if any), then the rest.
 
     `groups` is the rule for rows without a group id: "prompt" (identical prompts of a step) or "adjacent"
-    (runs of identical prompts).
+    (runs of identical prompts). `companion`: its files have no rows; the `raw` of their header goes to the
+    headers of the files of the formats `of` that lie in the same folder. `shard`: how a file's name numbers
+    it among the files that belong together; gaps are said.
     """
 
     name: str
@@ -170,3 +197,24 @@ class Format:
     sniff: Callable[[Source, Settings], bool]
     read: Callable[[Source, Settings], Iterator[Item]]
     groups: Literal["prompt", "adjacent"] = "prompt"
+    about: About | None = None
+    companion: bool = False
+    of: tuple[str, ...] = ()
+    shard: Pattern[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Rows of two formats of one upload that are the same rollouts: `side` rows complete `main` rows.
+
+    `key` gives what a row is found by, of either format (None: it cannot be joined); `by` says it in words.
+    A field that both record must agree within `tolerance`: the value of `exact` then stands, else it is a
+    conflict that is listed and the main row's value stands. Side rows that complete nothing stay rows.
+    """
+
+    main: str
+    side: str
+    by: str
+    key: Callable[[Rollout], bytes | None]
+    exact: Literal["main", "side"] = "main"
+    tolerance: float = 0.0
