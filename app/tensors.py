@@ -37,7 +37,8 @@ def token_fields(request: Request) -> tuple[str, ...]:
     wanted = {"token_level_rewards", "token_level_scores", *ESTIMATORS[request.estimator].needs}
     if getattr(request.params, "beta", 0):
         wanted |= {"old_log_probs", "ref_log_probs", "kl"}
-    return tuple(name for name in TOKEN_FIELDS if name in wanted)
+    chosen = tuple(name for name in TOKEN_FIELDS if name in wanted)
+    return (*chosen, "prompt_ids") if getattr(request.params, "num_input_tokens_weight", 0) else chosen
 
 
 def load(session: AnySession, batch_id: str, fields: Sequence[str], grouping: str = "group_id") -> Loaded:
@@ -47,16 +48,19 @@ def load(session: AnySession, batch_id: str, fields: Sequence[str], grouping: st
     lengths = np.where(unknown, 1, columns.length)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     mask = spread(arrays.flat(session, batch_id, "response_mask"), lengths, fill=1)
+    data_source, tasks = numbered(columns.data_source, [name is not None for name in columns.data_source])
     batch = Batch(
         offsets=torch.from_numpy(offsets),
         response_mask=torch.from_numpy(np.ones(offsets[-1], np.bool_) if mask is None else mask != 0),
         group=torch.from_numpy(group_numbers(session, batch_id, columns, grouping)),
         scores=torch.from_numpy(scores(columns)),
-        data_source=dense(columns.data_source, [name is not None for name in columns.data_source]),
+        data_source=data_source,
+        tasks=tasks,
         **rollout_fields(columns),
         components={name: torch.from_numpy(values) for name, values in columns.components.items()},
         lengths_known=not bool(unknown.all()),
-        **{name: tensor(session, batch_id, name, lengths) for name in fields},
+        prompt_length=prompt_lengths(session, batch_id) if "prompt_ids" in fields else None,
+        **{name: tensor(session, batch_id, name, lengths) for name in fields if name in TOKEN_FIELDS},
     )
     return Loaded(batch, columns, unknown)
 
@@ -64,10 +68,12 @@ def load(session: AnySession, batch_id: str, fields: Sequence[str], grouping: st
 def rollout_fields(columns: Columns) -> dict[str, torch.Tensor | None]:
     """The optional numbers of the rollouts, `[B]` each, None where no rollout has one recorded."""
     known, ids = columns.known, columns.rollout_id
+    # A row without an id is a rollout of its own.
+    own = np.array([f"-{i}" if each is None else f"+{each}" for i, each in enumerate(ids)], np.object_)
     return {
         "rank": dense(columns.rank, known["rank"]),
         "micro_batch": dense(columns.micro_batch, known["micro_batch"]),
-        "rollout_id": dense(ids, [each is not None for each in ids]),
+        "rollout_id": None if all(each is None for each in ids) else dense(own, [True] * len(own)),
         "segment": torch.from_numpy(columns.segment) if known["segment"].any() else None,
         "index": torch.from_numpy(columns.index),
         "reward_baseline": number(columns.reward_baseline),
@@ -125,12 +131,26 @@ def spread(
     return out
 
 
+def prompt_lengths(session: AnySession, batch_id: str) -> torch.Tensor | None:
+    """Tokens of each rollout's prompt, `[B]`, 0 where it has no ids; None where no rollout has."""
+    found = arrays.flat(session, batch_id, "prompt_ids")
+    return None if found is None else torch.from_numpy(found[1].clip(min=0).astype(np.int64))
+
+
 def dense(values: NDArray[Any], known: Sequence[bool] | NDArray[np.bool_]) -> torch.Tensor | None:
     """Dense numbers `[B]` of what is known; the rollouts without it share one number. None: nobody has it."""
+    return numbered(values, known)[0]
+
+
+def numbered(
+    values: NDArray[Any], known: Sequence[bool] | NDArray[np.bool_]
+) -> tuple[torch.Tensor | None, tuple[str, ...]]:
+    """`dense`, and what each number stands for ("": not known)."""
     if not np.any(known):
-        return None
+        return None, ()
     texts = np.array([f"={value}" if there else "" for value, there in zip(values, known, strict=True)])
-    return torch.from_numpy(np.unique(texts, return_inverse=True)[1].astype(np.int64))
+    names, numbers = np.unique(texts, return_inverse=True)
+    return torch.from_numpy(numbers.astype(np.int64)), tuple(str(name)[1:] for name in names)
 
 
 def group_numbers(session: AnySession, batch_id: str, columns: Columns, grouping: str) -> NDArray[np.int64]:

@@ -32,6 +32,7 @@ ROLLOUT_FIELDS = (
     "micro_batch",
     "rollout_id",
     "segment",
+    "prompt_length",
 )
 
 
@@ -47,6 +48,8 @@ class Batch:
                    `token_level_scores` are the rewards before a KL penalty, `token_level_rewards` after it
     data_source    `[B]` int64 dense number of the task, or None; `rank`, `micro_batch`, `rollout_id` likewise
     segment        `[B]` int64 order of the segment within its rollout_id, or None
+    prompt_length  `[B]` int64 tokens of the prompt, or None
+    tasks          what each number of `data_source` stands for; empty where that does not matter
     index          `[B]` int64 place of the rollout in the file, or None: as they stand
     reward_baseline, bootstrap_value  `[B]` float64, NaN where not recorded, or None
     truncated, terminated             `[B]` bool, False where not recorded, or None
@@ -79,6 +82,8 @@ class Batch:
     micro_batch: Tensor | None = None
     rollout_id: Tensor | None = None
     segment: Tensor | None = None
+    prompt_length: Tensor | None = None
+    tasks: tuple[str, ...] = ()
     #: What was worked out from mask and offsets and is kept with the batch, by name. `replace` starts afresh.
     derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 

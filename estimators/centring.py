@@ -1,4 +1,5 @@
-"""The baseline, scale and singleton stages of estimators that compare the scores of a prompt group."""
+"""The stages of the estimators that compare rollouts with each other: who is compared, mean and spread of
+each group, and what those get who cannot be compared."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -6,20 +7,23 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
+from estimators.advantage_kl import with_kl
 from estimators.batch import Batch
+from estimators.estimator import Raw
 from estimators.groups import GroupStatistics, group_statistics
-from estimators.moments import of_values
+from estimators.membership import MembershipParams, last_segments, members_of, of_last_segment
 from estimators.parameters import About
-from estimators.rewards import ScoreParams, rollout_scores
+from estimators.refused import Refused
+from estimators.rewards import rollout_scores
 
 
 @dataclass(frozen=True, slots=True)
-class CentringParams(ScoreParams):
+class CentringParams(MembershipParams):
     """Who enters a group, and what those get who have nobody to be compared with."""
 
     singleton: Annotated[
-        Literal["zero", "raw"],
-        About("a group of one rollout: advantage 0, or its score as if mean were 0 and std 1"),
+        Literal["zero", "raw", "nan", "refuse"],
+        About("a group of one rollout: 0, its score as if mean were 0 and std 1, undefined, or refused"),
     ] = "zero"
     fully_masked: Annotated[
         Literal["exclude", "vote"],
@@ -29,82 +33,125 @@ class CentringParams(ScoreParams):
         Literal["nan", "zero"],
         About("advantage of a rollout without a score; it is in no statistics either way"),
     ] = "nan"
+    advantage_clip_low: Annotated[float | None, About("least advantage, before whitening")] = None
+    advantage_clip_high: Annotated[float | None, About("greatest advantage, before whitening")] = None
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """What a centred score is divided by: the std of its group or of all scores, or nothing."""
+class Seen:
+    """What is compared, `[B]` each, of the precision of the request.
 
-    over: Literal["none", "group", "batch"]
-    ddof: int = 1
-    eps: float = 0.0
-    placement: Literal["added", "floor"] = "added"
+    scores   NaN where the rollout was not scored
+    scored   it has a score
+    counted  its score is in the statistics
+    group    number of its group
+    size     members of its group, several segments of one rollout counted once
+    left     it is in no full group, and is taken as it is
+    stats    of the counted scores, per group, in float64
+    """
+
+    scores: Tensor
+    scored: Tensor
+    counted: Tensor
+    group: Tensor
+    size: Tensor
+    left: Tensor | None
+    stats: GroupStatistics
+
+    @property
+    def number(self) -> Tensor:
+        """Counted members of each rollout's group, `[B]` float64."""
+        return self.stats.scored[self.group]
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of its group; NaN-free where the group has none: 0."""
+        if self.scores.dtype == torch.float32:
+            return torch_statistics(self.scores, self.group, self.counted, None)[0]
+        return self.stats.mean[self.group]
+
+    def std(self, ddof: int) -> Tensor:
+        """Std of its group; NaN where too few members are counted."""
+        if self.scores.dtype == torch.float32:
+            return torch_statistics(self.scores, self.group, self.counted, ddof)[1]
+        return self.stats.std(ddof)[self.group]
 
 
-def group_relative(batch: Batch, params: CentringParams, spread: Spread, dtype: torch.dtype) -> Tensor:
-    """(score − group mean) / spread per rollout, `[B]` of `dtype`."""
-    scores = rollout_scores(batch, params).to(dtype)
+def see(batch: Batch, params: CentringParams, dtype: torch.dtype, scores: Tensor | None = None) -> Seen:
+    """The scores (or the given ones, `[B]`) and groups of the batch as the parameters want them."""
+    if scores is None:
+        scores = rollout_scores(batch, params)
+    scores = scores.to(dtype)
     scored = torch.isfinite(scores)
-    counted = scored
-    if params.fully_masked == "exclude":
-        counted = scored & (batch.unmasked > 0)
-    stats = group_statistics(scores, batch.group, counted)
-    if dtype == torch.float32:
-        mean, std = _float32_statistics(scores, batch.group, counted, spread.ddof)
-    else:
-        mean, std = stats.mean[batch.group], stats.std(spread.ddof)[batch.group]
-    if spread.over == "batch":
-        std = torch.full_like(std, _batch_std(scores, counted, spread.ddof))
-    advantages = _divided(scores - mean, std, spread)
-    advantages = _alone(advantages, scores, stats, batch.group, params, spread)
-    advantages = torch.where(scored & ~counted, 0.0, advantages)
-    return torch.where(scored, advantages, torch.nan if params.unscored == "nan" else 0.0).to(dtype)
+    group, left = members_of(batch, params)
+    counted = scored if params.fully_masked == "vote" else scored & (batch.unmasked > 0)
+    last = last_segments(batch, group, params)
+    counted = counted if last is None else counted & last
+    stats = group_statistics(scores, group, counted)
+    members = stats.size if last is None else torch.bincount(group[last], minlength=stats.size.shape[0])
+    seen = Seen(scores, scored, counted, group, members[group], left, stats)
+    _check_singletons(seen, params)
+    return seen
 
 
-def _divided(centred: Tensor, std: Tensor, spread: Spread) -> Tensor:
-    """The scale stage. Where the divisor is 0 or there is no std the result is 0."""
-    if spread.over == "none":
-        return centred
-    divisor = std + spread.eps if spread.placement == "added" else std.clamp(min=spread.eps)
+def _check_singletons(seen: Seen, params: CentringParams) -> None:
+    single = seen.size == 1
+    if params.singleton == "refuse" and bool(single.any()):
+        raise Refused(
+            f"This convention refuses groups of one rollout, and {int(single.sum())} of the batch's "
+            f"{int((seen.stats.size > 0).sum())} groups have one. Give singleton: zero or raw, as you want "
+            "them counted."
+        )
+
+
+def settle(seen: Seen, advantages: Tensor, alone: Tensor | float, params: CentringParams) -> Tensor:
+    """The advantages `[B]` of those who could be compared, with those of the others: a lone scored rollout of
+    a group has 0, a group of one what `singleton` says (`alone`: as if mean were 0 and std 1)."""
+    lone = seen.number <= 1
+    advantages = torch.where(lone, 0.0, advantages)
+    single = lone & (seen.size == 1)
+    if params.singleton == "raw":
+        advantages = torch.where(single, alone, advantages)
+    elif params.singleton == "nan":
+        advantages = torch.where(single, torch.nan, advantages)
+    return advantages
+
+
+def complete(seen: Seen, advantages: Tensor, batch: Batch, params: CentringParams) -> Raw:
+    """The advantages `[B]` clipped, 0 for those who do not count, copied to the other segments of a rollout;
+    per token where a KL penalty comes now."""
+    advantages = torch.where(seen.scored & ~seen.counted, 0.0, advantages)
+    if params.advantage_clip_low is not None or params.advantage_clip_high is not None:
+        advantages = advantages.clamp(params.advantage_clip_low, params.advantage_clip_high)
+    advantages = torch.where(seen.scored, advantages, torch.nan if params.unscored == "nan" else 0.0)
+    advantages = of_last_segment(advantages.to(seen.scores.dtype), batch, seen.group, params)
+    return with_kl(advantages, batch, params)
+
+
+def divided(centred: Tensor, divisor: Tensor) -> Tensor:
+    """`centred` over the divisor, 0 where that is 0 or undefined."""
     return torch.where(divisor > 0, centred / divisor, 0.0)
 
 
-def _alone(
-    advantages: Tensor,
-    scores: Tensor,
-    stats: GroupStatistics,
-    group: Tensor,
-    params: CentringParams,
-    spread: Spread,
-) -> Tensor:
-    """The singleton stage. A lone scored rollout of a larger group has no baseline either: always 0."""
-    lone = stats.scored[group] <= 1
-    advantages = torch.where(lone, 0.0, advantages)
-    if params.singleton == "zero":
-        return advantages
-    raw = scores if spread.over == "none" else scores / (1.0 + spread.eps)
-    return torch.where(lone & (stats.size[group] == 1), raw, advantages)
-
-
-def _batch_std(scores: Tensor, counted: Tensor, ddof: int) -> float:
-    """Std of all counted scores, not of the centred ones; NaN where there are too few."""
-    moments = of_values(scores, counted)
-    return float(moments.variance(ddof) ** 0.5)
-
-
-def _float32_statistics(scores: Tensor, group: Tensor, counted: Tensor, ddof: int) -> tuple[Tensor, Tensor]:
-    """Mean and std of each rollout's group in float32, `[B]` each, by the same torch calls as the frameworks,
-    so that what rounding does to nearly constant groups shows."""
+def torch_statistics(
+    scores: Tensor, group: Tensor, counted: Tensor, ddof: int | None
+) -> tuple[Tensor, Tensor]:
+    """Mean and std of each rollout's group in the scores' own precision, `[B]` each, by the same torch calls
+    as the frameworks, so that what rounding does to nearly constant groups shows. No std without `ddof`."""
     mean = torch.full_like(scores, torch.nan)
     std = torch.full_like(scores, torch.nan)
+    for members in by_size(group, counted):
+        rows = scores[members]
+        mean[members] = rows.mean(dim=1, keepdim=True).expand_as(rows)
+        if ddof is not None and rows.shape[1] > ddof:
+            std[members] = rows.std(dim=1, correction=ddof, keepdim=True).expand_as(rows)
+    return mean, std
+
+
+def by_size(group: Tensor, counted: Tensor) -> list[Tensor]:
+    """The counted members of the groups, one `[groups of a size, size]` of positions for each size."""
     sizes = torch.bincount(group[counted], minlength=int(group.max()) + 1 if group.numel() else 0)
     order = torch.nonzero(counted).squeeze(1)
     order = order[torch.argsort(group[order], stable=True)]
     size_of = sizes[group[order]]
-    for size in torch.unique(size_of).tolist():
-        members = order[size_of == size].view(-1, size)
-        rows = scores[members]
-        mean[members] = rows.mean(dim=1, keepdim=True).expand_as(rows)
-        if size > ddof:
-            std[members] = rows.std(dim=1, correction=ddof, keepdim=True).expand_as(rows)
-    return mean, std
+    return [order[size_of == size].view(-1, size) for size in torch.unique(size_of).tolist()]

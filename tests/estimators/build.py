@@ -37,6 +37,8 @@ def batch_of(
         name: None if given is None else _column(name, given) if name in ROLLOUT_FIELDS else flat(given)
         for name, given in more.items()
     }
+    if more.get("data_source") is not None:
+        fields["tasks"] = tuple(map(str, factorize(more["data_source"] or ())[1]))
     return Batch(
         offsets=offsets_of([len(row) for row in mask]),
         response_mask=flat(mask).bool(),
@@ -57,6 +59,6 @@ def _column(name: str, given: Sequence[Any]) -> Tensor:
         return _numbers(given)
     if name in ("truncated", "terminated"):
         return torch.tensor([bool(value) for value in given])
-    if name in ("index", "segment"):
+    if name in ("index", "segment", "prompt_length"):
         return torch.tensor(given, dtype=torch.int64)
     return factorize(given)[0]
