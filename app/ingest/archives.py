@@ -67,7 +67,7 @@ def members(name: str, path: Path, caps: Caps, report: Callable[[int], None]) ->
     Raises TooLarge where the declared sizes cannot be honest.
     """
     with zipfile.ZipFile(path) as archive:
-        infos = [info for info in archive.infolist() if not _ignored(info.filename)]
+        infos = [info for info in archive.infolist() if not ignored(info.filename)]
         if len(infos) > MAX_MEMBERS:
             yield Problem(
                 f"{name} holds {len(infos):,} files; at most {MAX_MEMBERS:,} are read.",
@@ -95,7 +95,7 @@ def members(name: str, path: Path, caps: Caps, report: Callable[[int], None]) ->
             yield Problem(f"{name} is an archive without files.", "no_rows", "error")
 
 
-def _ignored(name: str) -> bool:
+def ignored(name: str) -> bool:
     """Folders, and entries that archivers add by themselves."""
     parts = name.split("/")
     return name.endswith("/") or "__MACOSX" in parts or parts[-1] in (".DS_Store", "Thumbs.db", "desktop.ini")

@@ -77,8 +77,6 @@ def _beginning(source: Source, settings: Settings) -> Explanation | None:
     for begin, code, sentence in BEGINNINGS:
         if source.head.startswith(begin):
             return code, sentence
-    if source.head[257:262] == b"ustar":
-        return "tar", "this is a tar archive; pack the files as zip, or send them together."
     return None
 
 

@@ -11,10 +11,14 @@ from functools import partial
 from io import BufferedReader, FileIO
 from pathlib import Path
 
-from app.ingest.archives import is_archive, members
+from app.ingest import archives, tars
+from app.ingest.archives import Member, is_archive
 from app.ingest.expand import GZIP, ZSTD, Caps, DamagedStream, Expanding
 from app.ingest.record import File, Problem, Source
+from app.ingest.tars import is_tar
 from app.settings import Settings
+
+Members = Callable[[str, Path, Caps, Callable[[int], None]], Iterator[Member | Problem]]
 
 HEAD = 1 << 16
 BUFFER = 1 << 20
@@ -54,6 +58,7 @@ class _Layer:
     path: Path | None
     depth: int
     member: bool = False
+    outer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ def _unwrap(layer: _Layer, context: _Context) -> Iterator[Source | Problem]:
         yield damaged(layer.name, error)
         return
     kind = GZIP if head.startswith(GZIP) else ZSTD if head.startswith(ZSTD) else None
-    if layer.depth >= MAX_LAYERS and (kind or head.startswith(b"PK\x03\x04")):
+    if layer.depth >= MAX_LAYERS and (kind or head.startswith(b"PK\x03\x04") or is_tar(head)):
         message = f"{layer.name} is packed {layer.depth} times over; unpack it and send the files."
         yield Problem(message, "packed", "error")
     elif kind is not None:
@@ -107,21 +112,33 @@ def _expanded(layer: _Layer, kind: bytes, caps: Caps) -> _Layer:
     def opened() -> BufferedReader:
         return BufferedReader(Expanding(layer.open(), kind, account), BUFFER)
 
-    return _Layer(_without_ending(layer.name), opened, None, layer.depth + 1, layer.member)
+    return replace(layer, name=_without_ending(layer.name), open=opened, path=None, depth=layer.depth + 1)
 
 
 def _opened(layer: _Layer, head: bytes, context: _Context) -> Iterator[Source | Problem]:
     """A file without wrapping, or the members of an archive."""
     meter = context.meter
-    if layer.path is None or not is_archive(layer.path, head):
-        yield Source(layer.name, head, layer.open, layer.path, meter.position, meter.report, layer.member)
+    found = None if layer.path is None else kind_of_archive(layer.path, head)
+    if layer.path is None or found is None:
+        yield Source(
+            layer.name, head, layer.open, layer.path, meter.position, meter.report, layer.member, layer.outer
+        )
         return
     report = meter.report if layer.depth == 0 else _unheard
-    for member in members(layer.name, layer.path, context.caps, report):
+    outer = f"{layer.outer}/{layer.name}" if layer.outer else layer.name
+    for member in found(layer.name, layer.path, context.caps, report):
         if isinstance(member, Problem):
             yield member
         else:
-            yield from _unwrap(_Layer(member.name, member.open, None, layer.depth + 1, True), context)
+            inner = _Layer(member.name, member.open, None, layer.depth + 1, True, outer)
+            yield from _unwrap(inner, context)
+
+
+def kind_of_archive(path: Path, head: bytes) -> Members | None:
+    """What lists the members of the archive that this file is, None where it is none."""
+    if is_archive(path, head):
+        return archives.members
+    return tars.members if is_tar(head) else None
 
 
 def _open(path: Path) -> BufferedReader:
@@ -133,7 +150,7 @@ def _unheard(position: int) -> None:
 
 
 def _must_seek(head: bytes) -> bool:
-    return head.startswith(SEEKABLE) or looks_like_safetensors(head)
+    return head.startswith(SEEKABLE) or looks_like_safetensors(head) or is_tar(head)
 
 
 def looks_like_safetensors(head: bytes) -> bool:
