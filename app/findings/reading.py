@@ -1,6 +1,6 @@
 """Reads the `View` of a batch: light columns, then its token arrays once, all fields of a part together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from sqlalchemy import Text, cast, func, or_, select
 from app.findings import token_facts
 from app.findings.part import Part
 from app.findings.parts import read_parts
+from app.findings.prompts import read_prompts
 from app.findings.view import Floats, Ints, Said, TokenFacts, View, groups_exist
 from storage import arrays, batches, rollouts, uploads
 from storage.database import AnySession
@@ -70,6 +71,7 @@ def read_view(
     )
     if deep:
         view.scalars = _scalars(session, batch_id, columns.index)
+        view.prompts = read_prompts(session, batch_id, columns.index, columns.group_no)
         view.characters, view.texts, view.blank = _texts(session, batch_id, columns.index)
         if batch is not None:
             view.problems = _problems(session, batch_id, batch.upload_id, columns)
@@ -176,11 +178,15 @@ def _observe(
     view: View,
     observers: Mapping[str, Observer],
 ) -> None:
-    """Show every part of the batch to everybody who looks at tokens, each part once."""
-    view.facts = {name: observer.begin(view) for name, observer in observers.items()}
     names = arrays.fields(session, batch_id)
+    watch(view, names, read_parts(session, batch_id, columns.group_no, columns.part), observers)
+
+
+def watch(view: View, names: Sequence[str], parts: Iterable[Part], observers: Mapping[str, Observer]) -> None:
+    """Show every part of the batch to everybody who looks at tokens, each part once. `names`: its fields."""
+    view.facts = {name: observer.begin(view) for name, observer in observers.items()}
     view.tokens.reward_field = token_facts.reward_field(names)
-    for part in read_parts(session, batch_id, columns.group_no, columns.part):
+    for part in parts:
         token_facts.observe(part, view.tokens, view.rollouts)
         for name, observer in observers.items():
             observer.observe(part, view.facts[name])

@@ -27,6 +27,26 @@ def groups_exist(how: str, group_no: Ints) -> bool:
     return how != "derived:alone" or np.unique(group_no).size < group_no.size
 
 
+@dataclass(slots=True)
+class Prompts:
+    """Which rollouts have the same prompt, whatever their group id says; each `[B]`.
+
+    number   equal for equal prompt texts, −1 without one
+    other    the prompt differs from that of the group's first rollout
+    grows    it differs because one of the two continues the other: turns of a conversation
+    example  the number of a group with different prompts, and some of them
+    """
+
+    number: Ints
+    other: Bools
+    grows: Bools
+    example: tuple[int, list[str]] | None = None
+
+
+def _no_prompts() -> Prompts:
+    return Prompts(np.empty(0, dtype=np.int64), np.empty(0, dtype=bool), np.empty(0, dtype=bool))
+
+
 def _no_columns() -> Columns:
     empty: dict[str, Any] = {field.name: np.empty(0) for field in fields(Columns)}
     return Columns(**{**empty, "components": {}, "known": {}})
@@ -88,6 +108,7 @@ class View:
     grouped    the groups mean something (recorded or derived, not just cut for storage)
     facts      code of a finding -> what its `observe` gathered from the tokens
     columns    the light columns as stored (rank, micro_batch, rollout_id, segment, finish_reason, …), `[B]`
+    prompts    who was asked the same
     problems   what the reader said of the upload's rows
     files      names of the files that the rollouts come from
     alone      the upload has no other batch, so what its file says of itself is about this one
@@ -115,6 +136,7 @@ class View:
     tokens: TokenFacts
     facts: dict[str, Any] = field(default_factory=dict)
     columns: Columns = field(default_factory=_no_columns)
+    prompts: Prompts = field(default_factory=_no_prompts)
     problems: list["Said"] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     alone: bool = True
