@@ -1,7 +1,7 @@
 """From a batch and a request to advantages: run the estimator, whiten, sum up per rollout."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -87,14 +87,17 @@ def estimate(batch: Batch, request: Request, history: Sequence[Moments] = ()) ->
     affine = None
     if setting.scope != "none":
         ids = scope_ids(batch, setting.scope)
-        affine = rollout_affine(moments.mean, moments.m2, moments.count, ids, setting, history)
+        affine = rollout_affine(moments.mean, moments.m2, moments.count, ids, setting, history, batch.group)
     if raw.per_token:
         after = map_tokens(before, affine, batch, setting.zero_masked)
-        total = absolute_sums(after, batch)
     else:
         after = before if affine is None else affine.apply(before)
-        total = after.double().abs() * moments.count
+    if setting.clip is not None:
+        after = after.clamp(-setting.clip, setting.clip)
+    total = absolute_sums(after, batch) if raw.per_token else after.double().abs() * moments.count
     summaries = _summaries(moments, affine, torch.where(moments.count > 0, total, torch.nan))
+    if setting.clip is not None:
+        summaries = _clipped(summaries, after, raw.per_token, batch)
     return Result(after, before, raw.per_token, raw.returns, _both_units(moments), summaries)
 
 
@@ -110,6 +113,12 @@ def _both_units(moments: RolloutMoments) -> dict[str, Moments]:
     count, mean, m2 = moments.count, moments.mean, moments.m2
     once = (count > 0).double()
     return {"token": merged(mean, m2, count), "response": merged(mean, torch.zeros_like(m2), once)}
+
+
+def _clipped(summaries: Summaries, after: Tensor, per_token: bool, batch: Batch) -> Summaries:
+    """With the mean and the extremes of what is left after clipping."""
+    found = token_moments(after, batch) if per_token else _rollout_moments(after, batch)
+    return replace(summaries, mean=found.mean, min=found.least, max=found.greatest)
 
 
 def _summaries(moments: RolloutMoments, affine: Affine | None, total: Tensor) -> Summaries:

@@ -5,10 +5,12 @@ from estimators import (
     gae,
     grpo,
     optimal_token_baseline,
+    process_grpo,
     reinforce_plus_plus,
     remax,
     reward_to_go,
     td_error,
+    tir_optimal_token_baseline,
 )
 from estimators.estimator import Estimator
 
@@ -19,7 +21,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "reinforce_plus_plus": reinforce_plus_plus.ESTIMATOR,
     "remax": remax.ESTIMATOR,
     "optimal_token_baseline": optimal_token_baseline.ESTIMATOR,
-    "tir_optimal_token_baseline": optimal_token_baseline.TIR,
+    "tir_optimal_token_baseline": tir_optimal_token_baseline.ESTIMATOR,
     "process_grpo": process_grpo.ESTIMATOR,
     "td_error": td_error.ESTIMATOR,
     "reward_to_go": reward_to_go.ESTIMATOR,

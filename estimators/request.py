@@ -107,10 +107,8 @@ def _aliased(
         alias = convention.aliases.get(name) if convention else None
         if alias is None:
             own[name] = value
-        elif alias.negate and not isinstance(value, bool):
-            raise ValueError(f"{name} is {value!r}; give true or false.")
         else:
-            (whitening if alias.whitening else own)[alias.target] = (not value) if alias.negate else value
+            (whitening if alias.whitening else own).update(alias.settings(name, value))
     return own, whitening
 
 

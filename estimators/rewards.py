@@ -24,6 +24,7 @@ class KlInReward:
         Penalty, About("estimate of the KL of one token: kl = k1, abs, mse = k2, low_var_kl = k3")
     ] = "kl"
     kl_clamp: Annotated[Clamp, About("whose clamps the KL estimate has")] = "verl"
+    kl_on_masked: Annotated[bool, About("masked tokens have their KL taken off too")] = False
     use_kl_in_reward: Annotated[bool, About("false: as if kl_coef were 0")] = True
 
     @property
@@ -69,7 +70,8 @@ def recorded_token_rewards(batch: Batch, before_kl: bool) -> Tensor | None:
 
 
 def token_kl(batch: Batch, params: KlInReward) -> Tensor:
-    """KL per token, `[N]` float64, 0 on masked tokens: from the log-probs, else as recorded in `kl`."""
+    """KL per token, `[N]` float64: from the log-probs, else as recorded in `kl`. 0 on masked tokens, unless
+    they are to have theirs."""
     if batch.old_log_probs is not None and batch.ref_log_probs is not None:
         old, ref = batch.old_log_probs.double(), batch.ref_log_probs.double()
         kl = kl_penalty(old, ref, params.kl_penalty, params.kl_clamp)
@@ -79,7 +81,7 @@ def token_kl(batch: Batch, params: KlInReward) -> Tensor:
         raise Refused(
             "kl_coef needs old_log_probs and ref_log_probs, or kl; record them or set kl_coef to 0."
         )
-    return torch.where(batch.response_mask, kl, 0.0)
+    return kl if params.kl_on_masked else torch.where(batch.response_mask, kl, 0.0)
 
 
 def component_scores(batch: Batch, weights: tuple[float, ...] | dict[str, float] | None) -> Tensor:

@@ -46,6 +46,17 @@ class Whitening:
     zero_masked: Annotated[
         bool, About("true sets masked tokens to 0, false leaves there what the framework leaves")
     ] = True
+    mean_scope: Annotated[
+        Literal["same", "none", "group", "batch"],
+        About("whose mean is subtracted, where not the scope's; the spread is then taken around that mean"),
+    ] = "same"
+    too_few: Annotated[
+        Literal["refuse", "skip"],
+        About("a batch with too few values for a spread: refused, or left as it is"),
+    ] = "refuse"
+    clip: Annotated[
+        float | None, About("bound of the absolute advantage, after all else; null: none", minimum=0)
+    ] = None
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> "Whitening":
@@ -53,10 +64,13 @@ class Whitening:
         return read_settings(cls(), given, "whitening")
 
 
-#: The kernels in use, by framework. Masked tokens hold the whitened remains of the recursion in all three.
+#: The kernels in use, by framework. Masked tokens hold the whitened remains of the recursion but in AReaL's.
 W_VERL = Whitening("batch", count_eps=1e-8, zero_masked=False)
 W_TRL = Whitening("batch", zero_masked=False)
 W_POP = Whitening("batch", ddof=0, eps_placement="floor", zero_masked=False)
+W_AREAL = Whitening("batch", eps=1e-5, eps_placement="added")
+#: torchrl: the least the std can be is 1e-4.
+W_TORCHRL = Whitening("batch", eps=1e-8, eps_placement="floor", zero_masked=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +127,55 @@ def rollout_affine(
     ids: Tensor | None,
     setting: Whitening,
     history: Sequence[Moments] = (),
+    groups: Tensor | None = None,
 ) -> Affine:
     """What whitening does to each rollout, `[B]`, or to all, `[1]`: from the moments of their raw advantages.
 
     mean, m2, count  `[B]`: of the finite advantages on its unmasked tokens; count 0 takes no part
     ids              `[B]` scope numbers, None: all share one
     history          running scope: the moments of earlier steps, in the setting's unit; this batch is added
+    groups           `[B]` group numbers, for a mean over groups beside another scope of the spread
 
     Raises Refused where all share one scope and it has too few values for a spread.
     """
     if setting.unit == "response":
         m2, count = torch.zeros_like(m2), (count > 0).double()
+    if setting.mean_scope != "same":
+        return _around_other_means((count, mean, m2), ids, groups, setting)
     if ids is None:
         whole = merged(mean, m2, count)
         if setting.scope == "running":
             whole = merge_all([*history, whole])
+        if whole.count <= setting.ddof and setting.too_few == "skip":
+            return Affine(mean.new_zeros(1), mean.new_ones(1), mean.new_zeros(1))
         _enough(whole, setting)
         count, mean, m2 = (mean.new_full((1,), part) for part in (whole.count, whole.mean, whole.m2))
         return affine_of(count, mean, m2, setting)
     scopes = int(ids.max()) + 1 if ids.numel() else 1
     affine = affine_of(*by_scope(mean, m2, count, ids, scopes), setting)
     return Affine(affine.centre[ids], affine.factor[ids], affine.back[ids])
+
+
+def _around_other_means(
+    parts: tuple[Tensor, Tensor, Tensor], ids: Tensor | None, groups: Tensor | None, setting: Whitening
+) -> Affine:
+    """Centred by `mean_scope`, over the spread around that centre in the scope (AReaL's two levels)."""
+    count, mean, m2 = parts
+    mean, m2 = torch.where(count > 0, mean, 0.0), torch.where(count > 0, m2, 0.0)
+    everyone = torch.zeros(mean.shape[0], dtype=torch.int64, device=mean.device)
+    if setting.mean_scope == "group" and groups is None:
+        raise Refused("A mean over groups needs the groups, and they are not at hand.")
+    level = groups if setting.mean_scope == "group" and groups is not None else everyone
+    centre = torch.zeros_like(mean)
+    if setting.mean_scope != "none":
+        centre = by_scope(mean, m2, count, level, int(level.max()) + 1 if level.numel() else 1)[1][level]
+    scope = everyone if ids is None else ids
+    size = int(scope.max()) + 1 if scope.numel() else 1
+    total = mean.new_zeros(size).index_add_(0, scope, count)
+    squares = mean.new_zeros(size).index_add_(0, scope, m2 + count * (mean - centre).square())
+    # All of the spread is around 0 now: `affine_of` only has to divide.
+    factor = affine_of(total, torch.zeros_like(total), squares, setting).factor[scope]
+    return Affine(centre, factor, torch.zeros_like(centre) if setting.shift_mean else centre)
 
 
 def _enough(whole: Moments, setting: Whitening) -> None:

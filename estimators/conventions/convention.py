@@ -1,6 +1,6 @@
 """What a named convention is: data, an estimator with its parameters and a whitening."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,11 +9,29 @@ from estimators.whitening import Whitening
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A configuration key of the framework: it sets `target` of the params, or of the whitening."""
+    """A configuration key of the framework: it sets `target` of the params, or of the whitening.
 
-    target: str
+    `read` makes settings by name of what is given, where one key sets several of them or is written
+    otherwise; it may raise ValueError. A key with neither says what the convention's name says already.
+    """
+
+    target: str = ""
     whitening: bool = False
     negate: bool = False
+    read: Callable[[Any], Mapping[str, Any]] | None = None
+
+    def settings(self, key: str, value: Any) -> Mapping[str, Any]:
+        """What `key: value` of a configuration sets. Raises ValueError naming the key."""
+        if self.read is not None:
+            try:
+                return self.read(value)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{key} is {value!r}; {error}") from error
+        if not self.target:
+            return {}
+        if self.negate and not isinstance(value, bool):
+            raise ValueError(f"{key} is {value!r}; give true or false.")
+        return {self.target: (not value) if self.negate else value}
 
 
 @dataclass(frozen=True, slots=True)

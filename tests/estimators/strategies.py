@@ -41,10 +41,20 @@ class Rows:
     groups: list[str]
 
     def batch(self) -> Batch:
-        """With token rewards and values."""
+        """With token rewards, values, and what the token baselines and ReMax need beside them."""
         return batch_of(
-            self.mask, self.groups, self.scores, token_level_rewards=self.rewards, values=self.values
+            self.mask,
+            self.groups,
+            self.scores,
+            token_level_rewards=self.rewards,
+            values=self.values,
+            old_log_probs=[[-abs(value) for value in row] for row in self.values],
+            sum_pi_squared=[[abs(math.sin(value)) for value in row] for row in self._finite_values()],
+            reward_baseline=self.scores,
         )
+
+    def _finite_values(self) -> list[list[float]]:
+        return [[value if math.isfinite(value) else 0.5 for value in row] for row in self.values]
 
     def scored(self) -> Batch:
         """With one score per rollout and the mask only."""

@@ -154,7 +154,9 @@ def test_missing_and_usable_name_fields() -> None:
     assert missing(bare, Request.from_dict({"convention": "gae/verl"})) == ("values", "reward")
     assert usable(bare) == ()
     scored = batch_of([[1]], scores=[1.0])
-    assert [each.name for each in usable(scored)] == ["grpo", "dr_grpo"]
+    names = {each.name for each in usable(scored)}
+    assert {"grpo", "dr_grpo", "reinforce_plus_plus", "reward_to_go"} <= names
+    assert not names & {"gae", "td_error", "remax", "optimal_token_baseline"}
     whitened = {
         "estimator": "grpo",
         "whitening": {"scope": "rank"},

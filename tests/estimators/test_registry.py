@@ -65,15 +65,18 @@ def test_convention_is_data_for_a_registered_estimator(name: str) -> None:
     assert request.params == convention.params and request.whitening == convention.whitening
 
 
-def test_the_conventions_of_this_release() -> None:
-    assert set(CONVENTIONS) == {
-        "gae/verl",
-        "gae/verl-0.4",
-        "gae/openrlhf",
-        "grpo/verl",
-        "grpo/trl-group",
-        "grpo/trl-batch",
-        "dr_grpo/verl",
-        "dr_grpo/trl",
-        "td_error",
-    }
+#: `estimator/framework`: the names that callers may rely on.
+NAMED = {
+    "gae": "verl verl-0.4 openrlhf nemo areal skyrl roll slime trl-ppo torchrl",
+    "reinforce_plus_plus": "verl verl-0.8 openrlhf skyrl",
+    "remax": "verl",
+    "optimal_token_baseline": "verl",
+    "tir_optimal_token_baseline": "verl",
+    "grpo": "verl trl-group trl-batch",
+    "dr_grpo": "verl trl",
+}
+
+
+def test_conventions_are_there_under_their_names() -> None:
+    named = {f"{estimator}/{each}" for estimator, frameworks in NAMED.items() for each in frameworks.split()}
+    assert named | {"td_error", "reward_to_go"} <= set(CONVENTIONS)

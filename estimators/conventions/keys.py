@@ -1,0 +1,85 @@
+"""Configuration keys that several conventions read, and how they are read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from estimators.conventions.convention import Alias
+from estimators.levels import LevelNorm
+from estimators.parameters import read_settings
+
+
+def over_the_batch(value: Any) -> Mapping[str, Any]:
+    """A switch of whitening over the batch."""
+    if not isinstance(value, bool):
+        raise ValueError("give true or false.")
+    return {"scope": "batch" if value else "none"}
+
+
+def around_zero(value: Any) -> Mapping[str, Any]:
+    """A bound of the absolute reward."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+        raise ValueError("give a number of at least 0.")
+    return {"reward_clip_range": [-float(value), float(value)]}
+
+
+def two_levels(value: Any) -> Mapping[str, Any]:
+    """AReaL's `adv_norm`, as whitening: masked tokens become 0, and ε is added to the spread."""
+    if value is None:
+        return {"scope": "none", "zero_masked": False}
+    norm = read_settings(LevelNorm(), value, "adv_norm")
+    if norm.mean_leave1out:
+        raise ValueError(
+            "a mean that leaves the value out is not there for tokens; set mean_leave1out to false."
+        )
+    levels = {"batch": "batch", "group": "group", None: "none"}
+    scope = norm.std_level or norm.mean_level
+    return {
+        "scope": levels[scope],
+        "mean_scope": "same" if scope == norm.mean_level else levels[norm.mean_level],
+        "scale": norm.std_level is not None,
+        "ddof": 1 if norm.std_unbiased else 0,
+        "eps": norm.eps,
+        "eps_placement": "added",
+        "zero_masked": True,
+    }
+
+
+#: Says which estimator to use, as the convention's name does.
+CHOSEN = Alias()
+WHITEN = Alias(whitening=True, read=over_the_batch)
+
+LAMBD = {"lambd": Alias("lam")}
+OPENRLHF = {
+    **LAMBD,
+    "estimator": CHOSEN,
+    "no_std_norm": Alias("scale", whitening=True, negate=True),
+    "init_coef": Alias("kl_coef"),
+    "kl_estimator": Alias("kl_penalty"),
+}
+NEMO = {
+    "gae_lambda": Alias("lam"),
+    "gae_gamma": Alias("gamma"),
+    "normalize_advantages": WHITEN,
+    "kl_type": Alias("kl_penalty"),
+    "reference_policy_kl_penalty": Alias("kl_coef"),
+    "reference_policy_kl_type": Alias("kl_penalty"),
+}
+ROLL = {
+    **LAMBD,
+    "adv_estimator": CHOSEN,
+    "whiten_advantages": WHITEN,
+    "advantage_clip": Alias("clip", whitening=True),
+}
+SLIME = {**LAMBD, "advantage_estimator": CHOSEN, "normalize_advantages": WHITEN}
+SKYRL = {**LAMBD, "advantage_estimator": CHOSEN}
+VERL = {"adv_estimator": CHOSEN}
+TRL_PPO = {"kl_estimator": Alias("kl_penalty")}
+AREAL = {
+    "discount": Alias("gamma"),
+    "gae_lambda": Alias("lam"),
+    "kl_ctl": Alias("kl_coef"),
+    "kl_estimator": Alias("kl_penalty"),
+    "reward_clip": Alias(read=around_zero),
+    "adv_norm": Alias(whitening=True, read=two_levels),
+}
+TORCHRL = {"lmbda": Alias("lam"), "average_gae": WHITEN}
