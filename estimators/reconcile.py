@@ -1,93 +1,160 @@
-"""Which convention, and which mistake, made the recorded advantages."""
+"""Which convention, and which mistake, made the recorded advantages.
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+Every formula of the catalogue is computed and compared, first as each convention whitens, then before
+whitening and with the other kernels; where nothing agrees, once more with each known mistake. Formulas per
+token are asked a cheap question first: whether the recorded numbers of a few whole groups are, rollout by
+rollout, a line of the raw ones. γ, λ and the KL coefficient are read off the numbers (`reconcile_solve`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
 
 from estimators.batch import Batch
-from estimators.conventions import CONVENTIONS, Convention
-from estimators.estimate import estimate, missing
-from estimators.reconcile_recorded import Fit, View
+from estimators.mistakes import MISTAKES
+from estimators.reconcile_formulas import formulas
+from estimators.reconcile_probes import same_formula, telling
+from estimators.reconcile_recorded import View, coarse_precision
+from estimators.reconcile_search import Found, Search, right, wrong
+from estimators.reconcile_words import candidate, nothing, summary
 from estimators.reconciliation import Candidate, Hints, Reconciliation, Recorded, Verdict
-from estimators.refused import Refused
-from estimators.request import Request
-from estimators.whitening import W_VERL, Whitening
 
 __all__ = ["Candidate", "Hints", "Reconciliation", "Recorded", "Verdict", "reconcile"]
 
-_GAMMAS, _LAMS = (1.0, 0.99), (1.0, 0.95, 0.9)
 NO_HINTS = Hints()
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    convention: Convention
-    params: Any
-    whitening: Whitening
-    kind: Any
-
-    @property
-    def request(self) -> Request:
-        own = self.convention
-        return Request(own.estimator, self.params, self.whitening, convention=own.name)
+_KINDS = {"own": 0, "none": 1, "other": 2}
+_NEAREST, _MOST = 5, 40
 
 
 def reconcile(batch: Batch, recorded: Recorded, hints: Hints = NO_HINTS) -> Reconciliation:
-    """Compares the recorded advantages with every convention that the batch allows."""
+    """Compares the recorded advantages with every convention and every mistake that the batch allows.
+
+    Works on the CPU, whatever device the tensors are on.
+    """
+    batch, recorded = batch.to("cpu"), replace(recorded, advantages=recorded.advantages.cpu())
     view = View(batch, recorded)
-    kind: Literal["token", "rollout"] = "token" if recorded.per_token else "rollout"
     if not int((view.counts > 0).sum()):
-        return Reconciliation(kind, "nothing_recorded", (), "float64", "No advantage is recorded.")
-    found: list[tuple[_Trial, Fit]] = []
-    for trial in _trials(batch, hints):
-        try:
-            result = estimate(batch, trial.request)
-        except Refused:
-            continue
-        found.append((trial, view.fit(result.advantages, result.per_token)))
-    found.sort(key=lambda pair: (not pair[1].matched, pair[1].p99_abs_error, pair[0].kind != "own"))
-    candidates = tuple(_candidate(trial, fit) for trial, fit in found[:10])
-    matched = [each for each in candidates if each.matched]
-    verdict: Verdict = "no_match" if not matched else "match" if len(matched) == 1 else "ambiguous"
-    text = candidates[0].explanation if candidates else "No convention can be computed on this batch."
-    return Reconciliation(kind, verdict, candidates, view.precision.name, text)
+        return nothing(recorded)
+    search = _searched(batch, view, hints)
+    coarse = coarse_precision(view.values[view.taken] if recorded.per_token else view.values)
+    if coarse is not None and not _matched(search, wrong=True):
+        again = _searched(batch, View(batch, recorded, coarse), hints)
+        search = again if _matched(again, wrong=True) else search
+    return _answer(search)
 
 
-def _trials(batch: Batch, hints: Hints) -> Iterator[_Trial]:
-    for convention in CONVENTIONS.values():
-        for params in _settings(convention.params, hints):
-            seen: list[Whitening] = []
-            for kind, whitening in (("own", convention.whitening), ("none", Whitening()), ("other", W_VERL)):
-                trial = _Trial(convention, params, whitening, kind)
-                if whitening not in seen and not missing(batch, trial.request):
-                    seen.append(whitening)
-                    yield trial
+def _searched(batch: Batch, view: View, hints: Hints) -> Search:
+    search, known = Search(batch, view, hints), formulas(batch, hints)
+    if not right(search, known, grid=False):
+        right(search, known, grid=True)
+    agreeing = {each.convention.estimator for each in _matched(search)}
+    if agreeing:
+        kin = [formula for formula in known if formula.estimator in agreeing]
+        wrong(search, kin, tuple(name for name, each in MISTAKES.items() if each.beside_match))
+    else:
+        wrong(search, known)
+    return search
 
 
-def _settings(params: Any, hints: Hints) -> Iterator[Any]:
-    known = {name: value for name, value in hints.params.items() if hasattr(params, name)}
-    params = replace(params, **known)
-    gammas = _GAMMAS if hasattr(params, "gamma") and "gamma" not in known else (None,)
-    lams = _LAMS if hasattr(params, "lam") and "lam" not in known else (None,)
-    for gamma in gammas:
-        for lam in lams:
-            given = {"gamma": gamma, "lam": lam}
-            yield replace(params, **{name: value for name, value in given.items() if value is not None})
+def _matched(search: Search, wrong: bool = False) -> list[Found]:
+    return [each for each in search.found if each.fit.matched and (wrong or each.label is None)]
 
 
-def _candidate(trial: _Trial, fit: Fit) -> Candidate:
-    text = f"{trial.convention.name}: {trial.convention.note}"
-    return Candidate(
-        trial.convention.name,
-        None,
-        fit.matched,
-        fit.max_abs_error,
-        fit.p99_abs_error,
-        fit.rollouts_matched,
-        fit.rollouts,
-        text,
-        trial.kind,
-        trial.request.to_dict(),
-        (),
-        tuple(fit.off.nan_to_num(-1.0).argsort(descending=True)[:20].tolist()) if not fit.matched else (),
+def _answer(search: Search) -> Reconciliation:
+    rights, every = _matched(search), _matched(search, wrong=True)
+    best = _apart(search, rights or every)
+    top = _tier(best, search.hints)
+    rest = [each for each in _distinct(best, search.hints) if each not in top]
+    agreeing = {each.convention.name for each in rights}
+    beside = [each for each in _distinct(every, search.hints) if each.convention.name not in agreeing]
+    listed = [*top, *rest, *(beside if rights else [])][:_MOST]
+    candidates = [candidate(each, search, True, _same_as(each, top)) for each in listed]
+    nearest = _nearest(search, [each.convention.name for each in listed])
+    candidates += [candidate(each, search, False, ()) for each in nearest]
+    verdict: Verdict = "no_match" if not top else "match" if _one(top, search.hints) else "ambiguous"
+    deciding, rollout = _deciding(top, search) if verdict == "ambiguous" else (None, None)
+    return Reconciliation(
+        "token" if search.view.recorded.per_token else "rollout",
+        verdict,
+        tuple(candidates),
+        search.view.precision.name,
+        summary(verdict, candidates, len(top)),
+        deciding,
+        rollout,
     )
+
+
+def _apart(search: Search, matched: Sequence[Found]) -> list[Found]:
+    """Those that the precision of the recorded numbers cannot tell from the nearest one."""
+    if not matched:
+        return []
+    precision = search.view.precision
+    floor = precision.floor * search.view.scale + precision.absolute + 1e-12
+    bound = 3 * min(each.fit.rms for each in matched) + floor
+    return [each for each in matched if each.fit.rms <= bound]
+
+
+def _distinct(found: Sequence[Found], hints: Hints) -> list[Found]:
+    """The simplest of each convention and mistake, best first."""
+    kept: dict[tuple[str, str | None], Found] = {}
+    for each in sorted(found, key=lambda one: _rank(one, hints)):
+        kept.setdefault((each.convention.name, each.label), each)
+    return list(kept.values())
+
+
+def _rank(found: Found, hints: Hints) -> tuple[bool, int, int, bool, bool, int]:
+    names = list(MISTAKES)
+    own = (found.label or "").split(":")[0].split(",")[0]
+    place = names.index(own) if own in names else 0
+    return (
+        found.label is not None,
+        place,
+        _KINDS[found.kind],
+        found.convention.name != hints.convention,
+        found.convention.framework != hints.framework,
+        found.order,
+    )
+
+
+def _tier(found: Sequence[Found], hints: Hints) -> list[Found]:
+    """The candidates of which nothing prefers one: no more wrong, and no more whitened, than the best."""
+    ranked = _distinct(found, hints)
+    return [each for each in ranked if _rank(each, hints)[:3] == _rank(ranked[0], hints)[:3]]
+
+
+def _same_as(found: Found, top: Sequence[Found]) -> tuple[str, ...]:
+    others = (each for each in top if each.convention is not found.convention)
+    return tuple(each.convention.name for each in others if same_formula(found, each))
+
+
+def _one(top: Sequence[Found], hints: Hints) -> bool:
+    """Whether there is one candidate, or several names of one formula of which the file names one."""
+    if len(top) == 1:
+        return True
+    named = top[0].convention.name == hints.convention or top[0].convention.framework == hints.framework
+    return named and all(same_formula(top[0], each) for each in top[1:])
+
+
+def _nearest(search: Search, listed: Sequence[str]) -> list[Found]:
+    """The best of each convention that did not match: most rollouts, then least error."""
+    best: dict[str, Found] = {}
+    others = [each for each in search.found if not each.fit.matched]
+    for each in sorted(others, key=lambda one: (-one.fit.rollouts_matched, one.fit.rms, one.order)):
+        if each.convention.name not in listed:
+            best.setdefault(each.convention.name, each)
+    return list(best.values())[:_NEAREST]
+
+
+def _deciding(top: Sequence[Found], search: Search) -> tuple[str | None, int | None]:
+    """What would tell the candidates apart, in a sentence, and the rollout they differ most on."""
+    told = next(telling(top, search.batch), None)
+    means = torch.stack([each.means for each in top]).nan_to_num(0.0)
+    spread = means.amax(dim=0) - means.amin(dim=0)
+    most = int(spread.argmax())
+    rollout = most if float(spread[most]) > 1e-9 * max(search.view.scale, 1e-3) else None
+    if told is None:
+        return "No batch tells them apart: they are one formula under several names.", rollout
+    text, one, other = told
+    names = f"{one.convention.name} and {other.convention.name}"
+    return f"{text[0].upper()}{text[1:]} would decide between {names}.", rollout

@@ -3,13 +3,19 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from estimators.batch import Batch
+from estimators.layout import spans
 from estimators.masked import repeated, segment_least, segment_sums
 from estimators.reconciliation import Recorded
+from estimators.whitening import Affine
 
+#: So many decimals are too fine to loosen a comparison; fewer do. So many numbers tell how they were written.
+FINE, ENOUGH = 7, 6
 #: At most this many numbers are looked at to tell how exactly they were written.
 SAMPLE = 4096
 
@@ -34,40 +40,44 @@ def precision_of(values: Tensor) -> Precision:
     if kept.shape[0] > SAMPLE:
         kept = kept[:: kept.shape[0] // SAMPLE]
     exact = kept.double()
-    for digits in range(2, 13):
-        scaled = exact * 10.0**digits
-        if bool(((scaled - scaled.round()).abs() <= 1e-6 * torch.clamp(scaled.abs() * 1e-9, 1.0)).all()):
-            return Precision(f"decimals:{digits}", 2**-40, 0.5 * 10.0**-digits, 1e-5)
+    for digits in range(FINE, 13):
+        if _decimal(exact, digits):
+            return _rounded(digits)
     if bool((exact.to(torch.float32).double() == exact).all()):
         return Precision("float32", 2**-22, 0.0, 1e-5)
     return Precision("float64", 2**-40, 0.0, 1e-5)
 
 
-#: Tried where nothing agrees within the ordinary tolerance.
-COARSE = {
-    "bfloat16": (torch.bfloat16, Precision("bfloat16", 2**-8, 0.0, 2**-8)),
-    "float16": (torch.float16, Precision("float16", 2**-10, 0.0, 2**-10)),
-}
+def _decimal(exact: Tensor, digits: int) -> bool:
+    scaled = exact * 10.0**digits
+    return bool(((scaled - scaled.round()).abs() <= torch.clamp(scaled.abs() * 1e-15, min=1e-6)).all())
+
+
+def _rounded(digits: int) -> Precision:
+    return Precision(f"decimals:{digits}", 2**-40, 0.5 * 10.0**-digits, 1e-5)
 
 
 def coarse_precision(values: Tensor) -> Precision | None:
-    """bfloat16 or float16 where every number fits in it, else None."""
-    kept = values[torch.isfinite(values)]
-    for dtype, precision in COARSE.values():
-        if kept.numel() and bool((kept.to(dtype).to(kept.dtype) == kept).all()):
-            return precision
-    return None
+    """bfloat16, float16 or few decimals where every number fits, and there are enough to tell; else None.
+    Tried only where nothing agrees within the ordinary tolerance."""
+    kept = values[torch.isfinite(values) & (values != 0)]
+    if torch.unique(kept[:SAMPLE]).shape[0] < ENOUGH:
+        return None
+    for name, dtype, size in (("bfloat16", torch.bfloat16, 2**-8), ("float16", torch.float16, 2**-10)):
+        if bool((kept.to(dtype).to(kept.dtype) == kept).all()):
+            return Precision(name, size, 0.0, size)
+    sample = kept[:: max(1, kept.shape[0] // SAMPLE)].double()
+    return next((_rounded(digits) for digits in range(2, FINE) if _decimal(sample, digits)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How near: `off` `[B]` is each rollout's largest error (NaN where not compared), `agrees` `[B]` bool.
-
-    `relative` is the p99 error over the size of the recorded numbers; `unit` how fine they can tell.
-    """
+    """How near: `off` `[B]` is each rollout's largest error (NaN where not compared), `agrees` `[B]` bool,
+    `rms` the root of the mean squared error over all compared tokens."""
 
     max_abs_error: float
     p99_abs_error: float
+    rms: float
     off: Tensor
     agrees: Tensor
     rollouts: int
@@ -84,11 +94,18 @@ class Fit:
 class View:
     """Recorded advantages as they are compared: over unmasked tokens that have one."""
 
-    def __init__(self, batch: Batch, recorded: Recorded, precision: Precision | None = None) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        recorded: Recorded,
+        precision: Precision | None = None,
+        scale: float | None = None,
+    ) -> None:
         self.batch = batch
         self.recorded = recorded
         self.values = recorded.advantages
         self.precision = precision or precision_of(self._compared)
+        self._scale = scale
 
     @property
     def _compared(self) -> Tensor:
@@ -129,6 +146,8 @@ class View:
     @cached_property
     def scale(self) -> float:
         """Median size of the recorded numbers that are not 0; 0 where all are."""
+        if self._scale is not None:
+            return self._scale
         low, high = self.extremes
         size = torch.maximum(low.abs(), high.abs())
         size = size[size > 0]
@@ -139,51 +158,84 @@ class View:
         """What an error may be beside the relative tolerance, `[B]` float64."""
         low, high = self.extremes
         size = torch.maximum(low.abs(), high.abs()).nan_to_num(0.0)
-        return 2e-6 * torch.maximum(size, torch.full_like(size, self.scale)) + self.precision.absolute + 1e-12
+        usual = torch.full_like(size, self.scale)
+        return 2e-6 * torch.maximum(size, usual) + self.precision.absolute + 1e-12
 
-    def fit(self, found: Tensor, per_token: bool) -> Fit:
-        """Of computed advantages, `[N]` where per token, else `[B]`. NaN among them agrees with 0 only."""
-        if not per_token and self.per_rollout is not None:
-            return self._fit_rollouts(found)
+    def fit(self, found: Tensor, per_token: bool, affine: Affine) -> Fit:
+        """Of computed advantages, `[N]` where per token, else `[B]`, once `affine` (`[B]` or `[1]`) is done
+        to them. NaN among them agrees with 0 only."""
+        if not per_token and (not self.recorded.per_token or self.per_rollout is not None):
+            return self._fit_rollouts(affine.apply(found.double()))
         if not self.recorded.per_token:
-            sums = segment_sums(torch.where(self.batch.response_mask, found, 0.0), self.batch.offsets)
-            return self._fit_rollouts(sums / self.batch.unmasked.clamp(min=1))
-        if not per_token:
-            found = repeated(found, self.batch.lengths)
-        return self._fit_tokens(found)
+            kept = torch.where(self.batch.response_mask, found, 0.0)
+            mean = segment_sums(kept, self.batch.offsets) / self.batch.unmasked.clamp(min=1)
+            return self._fit_rollouts(affine.apply(mean))
+        return self._fit_tokens(found if per_token else repeated(found, self.batch.lengths), affine)
 
     def _fit_rollouts(self, found: Tensor) -> Fit:
-        recorded = self.per_rollout if self.per_rollout is not None else self.values.double()
+        recorded = self.per_rollout if self.recorded.per_token else self.values.double()
+        assert recorded is not None
         compared = self.counts > 0
-        error = (found.double().nan_to_num(0.0) - recorded).abs()
+        error = (found.nan_to_num(0.0) - recorded).abs()
         agrees = compared & (error <= self.precision.rtol * recorded.abs() + self.slack)
         agrees &= torch.isfinite(found) | (recorded == 0)
         error = error.masked_fill(~compared, torch.nan)
         kept, weight = error[compared], self.counts[compared]
-        return Fit(_greatest(kept), _weighted_p99(kept, weight), error, agrees, int(compared.sum()))
+        squares = (kept.square() * weight).sum() / weight.sum().clamp(min=1)
+        return Fit(
+            float(kept.max()) if kept.numel() else 0.0,
+            _weighted_p99(kept, weight),
+            float(squares.sqrt()),
+            error,
+            agrees,
+            int(compared.sum()),
+        )
 
-    def _fit_tokens(self, found: Tensor) -> Fit:
-        recorded = torch.where(self.taken, self.values, 0.0).double()
-        shown = torch.where(self.taken, found, 0.0).double()
-        error = (shown.nan_to_num(0.0) - recorded).abs()
-        allowed = self.precision.rtol * recorded.abs() + repeated(self.slack, self.batch.lengths)
-        wrong = (error > allowed) | (~torch.isfinite(shown) & (recorded != 0))
+    def _fit_tokens(self, found: Tensor, affine: Affine) -> Fit:
+        """Span by span, so that each pass finds the numbers in the cache."""
+        batch, each = self.batch, []
+        squares, bins = 0.0, np.zeros(1 << 16, dtype=np.int64)
+        for rollouts, span in spans(batch):
+            error, wrong = self._errors(found[span], affine, rollouts, span)
+            squares += float(error.square().sum())
+            bins += np.bincount(error.float().numpy().view(np.int32) >> 15, minlength=1 << 16)
+            offsets = batch.offsets[rollouts.start : rollouts.stop + 1] - span.start
+            each.append((-segment_least(-error, offsets), segment_sums(wrong.double(), offsets)))
         compared = self.counts > 0
-        agrees = compared & (segment_sums(wrong.double(), self.batch.offsets) == 0)
-        off = -segment_least(-error, self.batch.offsets)
+        total = int(self.counts.sum())
+        off, bad = (torch.cat(parts) for parts in zip(*each, strict=True))
         off = off.masked_fill(~compared, torch.nan)
-        kept = error[self.taken]
-        return Fit(_greatest(kept), _p99(kept), off, agrees, int(compared.sum()))
+        agrees = compared & (bad == 0)
+        greatest = float(off[compared].max()) if total else 0.0
+        p99 = min(_from_bins(bins, total, batch.tokens - total), greatest)
+        return Fit(greatest, p99, (squares / max(total, 1)) ** 0.5, off, agrees, int(compared.sum()))
+
+    def _errors(self, found: Tensor, affine: Affine, rollouts: slice, span: slice) -> tuple[Tensor, Tensor]:
+        """Errors `[n]` float64 of one span, 0 where nothing is compared, and which of them are too large."""
+        lengths = self.batch.lengths[rollouts]
+        centre, factor, back = (
+            part if part.shape[0] == 1 else repeated(part[rollouts], lengths)
+            for part in (affine.centre, affine.factor, affine.back)
+        )
+        shown = found.double().sub(centre).mul_(factor).add_(back)
+        recorded, taken = self.values[span].double(), self.taken[span]
+        error = shown.sub(recorded).abs_()
+        allowed = recorded.abs().mul_(self.precision.rtol).add_(repeated(self.slack[rollouts], lengths))
+        wrong = taken & ~(error <= allowed) & (torch.isfinite(shown) | (recorded != 0))
+        error = torch.where(taken, error, 0.0)
+        if not bool(torch.isfinite(error.sum())):
+            error = torch.where(torch.isfinite(error), error, recorded.nan_to_num(0.0).abs() * taken)
+        return error, wrong
 
 
-def _greatest(errors: Tensor) -> float:
-    return float(errors.max()) if errors.numel() else 0.0
-
-
-def _p99(errors: Tensor) -> float:
-    if not errors.numel():
+def _from_bins(bins: NDArray[np.int64], total: int, others: int) -> float:
+    """The least error that 99 % of the tokens do not exceed, from counts by the leading 17 bits of float32:
+    at most 1 % too large. `others` zeros were counted without being compared."""
+    if not total:
         return 0.0
-    return float(errors.kthvalue(max(1, -(-errors.numel() * 99 // 100))).values)
+    bins[0] -= others
+    place = int(np.searchsorted(np.cumsum(bins), -(-total * 99 // 100)))
+    return float(np.int32(((place + 1) << 15) - 1 if place else 0).view(np.float32))
 
 
 def _weighted_p99(errors: Tensor, weight: Tensor) -> float:

@@ -1,0 +1,78 @@
+"""Every step of the group statistics rounded to bfloat16."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from estimators.batch import Batch
+from estimators.centring import CentringParams
+from estimators.estimator import Raw
+from estimators.mistakes.mistake import Input, Mistake, Setup
+from estimators.reconciliation import Hints
+from estimators.registry import ESTIMATORS
+from estimators.rewards import rollout_scores
+
+
+def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
+    yield Input("bf16_rewards", "the group statistics were computed in bfloat16", _coarse, rows=True)
+    text = "the rewards were rounded to bfloat16 before anything was computed"
+    yield Input("bf16_rewards", text, _rounded, rows=True)
+
+
+def _rounded(setup: Setup) -> Setup | None:
+    batch = setup.batch
+    changes: dict[str, Any] = {}
+    for name in ("scores", "token_level_rewards", "token_level_scores"):
+        value = getattr(batch, name)
+        if value is not None:
+            changes[name] = value.bfloat16().to(value.dtype)
+    if all(
+        torch.allclose(new, getattr(batch, name), 0.0, 0.0, equal_nan=True) for name, new in changes.items()
+    ):
+        return None
+    return replace(setup, batch=replace(batch, **changes))
+
+
+def _coarse(setup: Setup) -> Setup | None:
+    if not isinstance(setup.params, CentringParams) or setup.run is not None:
+        return None
+    estimator = setup.estimator
+
+    def run(batch: Batch, params: Any, dtype: torch.dtype) -> Raw:
+        fine = ESTIMATORS[estimator].run(batch, params, dtype)
+        if fine.per_token:
+            return fine
+        return Raw(_statistics(batch, params, estimator, fine.advantages).to(dtype), per_token=False)
+
+    return replace(setup, run=run)
+
+
+def _statistics(batch: Batch, params: Any, estimator: str, fine: Tensor) -> Tensor:
+    """Centred, and divided for `grpo`, in bfloat16, one rounding a step; `fine` where that says nothing."""
+    scores = rollout_scores(batch, params).bfloat16()
+    found = fine.clone()
+    divided = estimator.startswith("grpo") and getattr(params, "scale_rewards", "group") == "group"
+    divided &= bool(getattr(params, "norm_adv_by_std_in_grpo", True))
+    order = torch.argsort(batch.group, stable=True)
+    sizes = torch.bincount(batch.group)[torch.unique(batch.group)].tolist()
+    for members in torch.split(order, sizes):
+        own = scores[members]
+        if members.shape[0] < 2 or not bool(torch.isfinite(own).all()):
+            continue
+        centred = own - own.mean()
+        if divided:
+            centred = centred / (
+                own.std(correction=getattr(params, "ddof", 1)) + getattr(params, "epsilon", 0.0)
+            )
+        found[members] = centred.to(found.dtype)
+    return found
+
+
+MISTAKE = Mistake(
+    "bf16_rewards",
+    "Rewards or their group statistics are kept in bfloat16, which loses small differences.",
+    variants,
+)

@@ -1,0 +1,53 @@
+"""Whitening what was whitened already."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from estimators.batch import Batch
+from estimators.mistakes.group_split import parts
+from estimators.mistakes.mistake import Mistake, Whiten, dense
+from estimators.mistakes.rank_whitening import kernel
+from estimators.reconciliation import Hints
+from estimators.shape import Shape, after, composed, of_all
+from estimators.whitening import Affine, Whitening
+
+
+def variants(batch: Batch, hints: Hints) -> Iterator[Whiten]:
+    firsts: list[tuple[str, str, Tensor | None]] = [
+        ("", "over the batch", None),
+        (":group", "inside every group", batch.group),
+    ]
+    firsts += [
+        (detail or ":rank", f"inside every {text}", dense(part)) for detail, text, part in parts(batch)
+    ]
+    if batch.data_source is not None:
+        firsts.append((":data_source", "inside every task", batch.data_source))
+    for detail, text, ids in firsts:
+        if ids is None or int(ids.max()) > 0:
+            label = f"whitened_twice{detail}"
+            yield _twice(label, f"whitened {text}, and the result again over the batch", ids)
+
+
+def _twice(label: str, text: str, ids: Tensor | None) -> Whiten:
+    def affine(shape: Shape, own: Whitening) -> Affine | None:
+        setting = replace(kernel(own), scope="batch")
+        first = shape.whitened(setting) if ids is None else shape.whitened_over(ids, setting)
+        if first is None or bool((first.factor == 0).any()):
+            return None
+        count, mean, m2 = after(first, shape.moments)
+        if setting.unit == "response":
+            count, m2 = (count > 0).double(), torch.zeros_like(m2)
+        return composed(first, of_all((count, mean, m2), setting))
+
+    return Whiten(label, text, affine)
+
+
+MISTAKE = Mistake(
+    "whitened_twice",
+    "Advantages that are whitened already are whitened again.",
+    variants,
+    beside_match=True,
+)

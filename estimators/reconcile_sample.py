@@ -1,0 +1,87 @@
+"""A few whole groups of a batch: what cannot be there cannot be anywhere, and is found out cheaply."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from estimators.batch import TOKEN_FIELDS, Batch
+from estimators.masked import last_index, repeated, segment_sums
+from estimators.reconcile_recorded import View
+from estimators.reconciliation import Recorded
+
+#: Batches of at most this many tokens are looked at as a whole.
+SMALL = 1 << 17
+#: Rollouts whose groups make up the sample, and what their groups may come to.
+SEEDS, LARGEST = 6, 64
+
+
+def seeds(batch: Batch) -> Tensor:
+    """Rollouts to look at: the one that reaches furthest, those with most masked tokens inside, and others
+    spread over the batch."""
+    last = last_index(batch.response_mask, batch.offsets)
+    reach = torch.where(last >= 0, last - batch.offsets[:-1], -1)
+    inside = reach + 1 - batch.unmasked
+    some = torch.linspace(0, batch.rollouts - 1, SEEDS, device=reach.device).long()
+    found: Tensor = torch.unique(torch.cat([reach.argmax().view(1), inside.argmax().view(1), some]))
+    return found
+
+
+def members(seed: Tensor, group: Tensor) -> Tensor:
+    """The rollouts that share a group with one of `seed`, ascending; at most LARGEST a group."""
+    chosen = [torch.nonzero(group == number).squeeze(1)[:LARGEST] for number in torch.unique(group[seed])]
+    found: Tensor = torch.sort(torch.cat(chosen)).values
+    return found
+
+
+def places(batch: Batch, rows: Tensor) -> Tensor:
+    """Positions in `[N]` of the tokens of `rows`."""
+    spans = zip(batch.offsets[rows].tolist(), batch.offsets[rows + 1].tolist(), strict=True)
+    parts = [torch.arange(first, last, device=batch.offsets.device) for first, last in spans]
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
+
+
+def take(batch: Batch, rows: Tensor) -> Batch:
+    """The batch of these rollouts only."""
+    where = places(batch, rows)
+    changes: dict[str, Any] = {}
+    for each in fields(Batch):
+        value = getattr(batch, each.name)
+        if isinstance(value, Tensor) and each.name != "offsets":
+            per_token = each.name in (*TOKEN_FIELDS, "response_mask")
+            changes[each.name] = value[where] if per_token else value[rows]
+    offsets = torch.nn.functional.pad(torch.cumsum(batch.lengths[rows], 0), (1, 0))
+    components = {name: column[rows] for name, column in batch.components.items()}
+    return replace(batch, offsets=offsets, components=components, **changes)
+
+
+def view_of(view: View, rows: Tensor) -> View:
+    """The recorded numbers of these rollouts, over the mask of the whole view."""
+    values, batch = view.values, take(view.batch, rows)
+    part = values[places(view.batch, rows)] if view.recorded.per_token else values[rows]
+    return View(batch, Recorded(part, view.recorded.per_token), view.precision, view.scale)
+
+
+def lines(raw: Tensor, view: View) -> Tensor:
+    """Rollouts whose recorded numbers are a line, a·x + b, of the raw ones `[N]`: `[B]` float64 with 1, 0, or
+    NaN where too few differing tokens say anything."""
+    taken, batch = view.taken, view.batch
+    x = torch.where(taken, raw, 0.0).double()
+    y = torch.where(taken, view.values, 0.0).double()
+    weight, offsets = taken.double(), batch.offsets
+    count = view.counts.clamp(min=1).double()
+
+    def spread(values: Tensor) -> Tensor:
+        return repeated(values, batch.lengths)
+
+    dx = (x - spread(segment_sums(x, offsets) / count)) * weight
+    dy = (y - spread(segment_sums(y, offsets) / count)) * weight
+    xx, xy = segment_sums(dx * dx, offsets), segment_sums(dx * dy, offsets)
+    slope = torch.where(xx > 0, xy / xx.clamp(min=1e-300), 0.0)
+    error = (dy - spread(slope) * dx).abs()
+    allowed = view.precision.rtol * y.abs() + 2 * spread(view.slack)
+    wrong = segment_sums((error > allowed).double(), offsets) > 0
+    fits = torch.where(wrong | ~torch.isfinite(segment_sums(x, offsets)), 0.0, 1.0)
+    says = view.counts > 2
+    return torch.where(says, fits, torch.nan)

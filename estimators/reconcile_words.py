@@ -1,0 +1,108 @@
+"""The words of a reconciliation: each candidate and the verdict as sentences."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from estimators.reconcile_search import Found, Search
+from estimators.reconciliation import Candidate, Reconciliation, Recorded
+from estimators.request import Request
+from estimators.whitening import Whitening
+
+_FAILING = 20
+_SYMBOLS = {"gamma": "γ", "lam": "λ", "epsilon": "ε"}
+
+
+def nothing(recorded: Recorded) -> Reconciliation:
+    text = "The file records no advantage for an unmasked token, so there is nothing to compare."
+    kind = "token" if recorded.per_token else "rollout"
+    return Reconciliation(kind, "nothing_recorded", (), "float64", text)  # type: ignore[arg-type]
+
+
+def candidate(found: Found, search: Search, matched: bool, same_as: tuple[str, ...]) -> Candidate:
+    fit = found.fit
+    order = fit.off.masked_fill(fit.agrees, -1.0).nan_to_num(-1.0).argsort(descending=True, stable=True)
+    failing = [row for row in order[:_FAILING].tolist() if not bool(fit.agrees[row]) and fit.off[row] >= 0]
+    return Candidate(
+        found.convention.name,
+        found.label,
+        matched,
+        fit.max_abs_error,
+        fit.p99_abs_error,
+        fit.rollouts_matched,
+        fit.rollouts,
+        _sentence(found, search),
+        found.kind,  # type: ignore[arg-type] # one of the three words
+        _request(found),
+        same_as,
+        tuple(failing),
+    )
+
+
+def _request(found: Found) -> dict[str, Any]:
+    grouping = "group_id"
+    if found.label is not None and found.label.startswith("stride_grouping:"):
+        grouping = "stride:" + found.label.split(":")[1]
+    elif found.label == "prompt_grouping":
+        grouping = "prompt"
+    convention = found.convention
+    return Request(
+        convention.estimator, found.params, found.whitening, grouping=grouping, convention=convention.name
+    ).to_dict()
+
+
+def _sentence(found: Found, search: Search) -> str:
+    text = found.convention.name + _settings(found, search)
+    if found.kind == "none":
+        text += " before its whitening"
+    elif found.kind == "other":
+        text += f", then whitened {_kernel(found.whitening)}"
+    if found.label is not None:
+        return f"As {text}, but {found.text}."
+    return f"{text}: {found.convention.note}"
+
+
+def _settings(found: Found, search: Search) -> str:
+    """The parameters that are not the convention's own, or that the file says otherwise."""
+    own, hints, parts = found.convention.params, search.hints.params, []
+    for each in fields(found.params):
+        value = getattr(found.params, each.name)
+        if value == getattr(own, each.name, value) and each.name not in ("gamma", "lam"):
+            continue
+        said = hints.get(each.name)
+        shown = f"{_SYMBOLS.get(each.name, each.name)} {_number(value)}"
+        if isinstance(said, float | int) and isinstance(value, float | int) and said != value:
+            shown += f" (the file says {_number(said)})"
+        parts.append(shown)
+    return f" with {', '.join(parts)}" if parts else ""
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _kernel(setting: Whitening) -> str:
+    scope = {"group": "inside each group", "data_source": "inside each task"}.get(
+        setting.scope, "over the batch"
+    )
+    unit = ", each rollout once" if setting.unit == "response" else ""
+    scale = f"ddof {setting.ddof}, ε {setting.eps:g}" if setting.scale else "mean only"
+    return f"{scope} ({scale}{unit})"
+
+
+def summary(verdict: str, candidates: Sequence[Candidate], tied: int) -> str:
+    if not candidates:
+        return "No convention can be computed on this batch."
+    first = candidates[0]
+    if verdict == "match":
+        return first.explanation
+    if verdict == "ambiguous":
+        names = ", ".join(dict.fromkeys(each.convention for each in candidates[:tied]))
+        return f"The numbers fit {tied} candidates equally well ({names}). {first.explanation}"
+    where = f" Furthest off is the rollout at place {first.failing[0]}." if first.failing else ""
+    name = first.convention + (f" with {first.mistake}" if first.mistake else "")
+    return (
+        f"Nothing in the catalogue gives these numbers. Nearest comes {name}, which agrees on "
+        f"{first.rollouts_matched} of {first.rollouts} rollouts and is off by up to "
+        f"{first.max_abs_error:.3g}.{where}"
+    )
