@@ -22,18 +22,20 @@ TRUE, FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off", "")
 class Option:
     """One query parameter of a figure. `choices` limits text; `says` explains it to a person."""
 
-    kind: Literal["text", "integer", "flag", "choice"]
+    kind: Literal["text", "integer", "number", "flag", "choice"]
     says: str
-    default: str | int | bool | None = None
+    default: str | int | float | bool | None = None
     choices: tuple[str, ...] = ()
-    least: int = 0
-    most: int = 2**31 - 1
+    least: float = 0
+    most: float = 2**31 - 1
 
-    def value(self, name: str, given: Any) -> str | int | bool:
+    def value(self, name: str, given: Any) -> str | int | float | bool:
         """The typed value of what a query string or a stored panel gives. Raises BadRequest."""
         text = str(given).strip()
         if self.kind == "integer":
-            return self._integer(name, text)
+            return self._within(name, self._integer(name, text))
+        if self.kind == "number":
+            return self._within(name, self._number(name, text))
         if self.kind == "flag":
             if text.lower() not in TRUE + FALSE:
                 raise BadRequest(f"Option {name!r} is {text!r}, but must be true or false.")
@@ -44,10 +46,18 @@ class Option:
 
     def _integer(self, name: str, text: str) -> int:
         try:
-            number = int(text)
+            return int(text)
         except ValueError:
             raise BadRequest(f"Option {name!r} is {text!r}, but must be a whole number.") from None
-        if not self.least <= number <= self.most:
+
+    def _number(self, name: str, text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            raise BadRequest(f"Option {name!r} is {text!r}, but must be a number.") from None
+
+    def _within(self, name: str, number: float) -> float:
+        if not self.least <= number <= self.most:  # NaN is nowhere
             raise BadRequest(f"Option {name!r} is {number}, but must be from {self.least} to {self.most}.")
         return number
 

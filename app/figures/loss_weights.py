@@ -24,7 +24,7 @@ Y = "share of the gradient (%)"
 BINS, MOST_GROUPS, MOST = 8, 32, 2000
 BY = ("length", "response", "group", "ratio")
 AXES = {
-    "length": "response length (tokens), equally many responses each",
+    "length": "response length (tokens)",
     "response": "response length (tokens)",
     "group": "prompt group",
     "ratio": ratios.X,

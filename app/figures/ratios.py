@@ -26,11 +26,13 @@ from storage.models import Batch
 X, Y = "ratio π_old / π_rollout", "share of tokens (%)"
 OLD, SAMPLER = "old_log_probs", "rollout_log_probs"
 BINS = 40
-#: The picture ends here, in log-ratio; what is beyond is counted in the outermost bars.
-REACH = float(np.log(4.0))
+#: The picture ends between these, in log-ratio; what is beyond is counted in the outermost bars.
+NEAREST, FARTHEST = float(np.log(1.5)), float(np.log(4.0))
+#: Marks of the axis that are shown where it reaches so far.
+TICKS = (0.25, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
 OPTIONS = {
-    "clip_low": Option("integer", "Clipping range below 1, in hundredths.", 20, least=0, most=100),
-    "clip_high": Option("integer", "Clipping range above 1, in hundredths.", 20, least=0, most=10_000),
+    "clip_low": Option("number", "How far below 1 a ratio may be before it is clipped.", 0.2, most=1),
+    "clip_high": Option("number", "How far above 1 a ratio may be before it is clipped.", 0.2, most=1000),
 }
 SIDES = (
     ("not clipped", INSIDE, "accent", ""),
@@ -71,8 +73,8 @@ def read_ratios(session: ReadSession, batch: Batch, options: Mapping[str, Any]) 
         torch.from_numpy(sampler[0][kept].astype(np.float64)),
         torch.from_numpy(values[kept].astype(np.float64)),
         torch.from_numpy(np.nan_to_num(advantages)),
-        int(options["clip_low"]) / 100,
-        int(options["clip_high"]) / 100,
+        float(options["clip_low"]),
+        float(options["clip_high"]),
     )
     return Ratios(found.ratio.numpy(), found.side.numpy(), owner[kept])
 
@@ -98,16 +100,18 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any], title: str
     found = read_ratios(session, batch, options)
     if found.why is not None:
         return empty(title, found.why, x=X, y=Y)
-    edges = np.linspace(-REACH, REACH, BINS + 1)
-    logs = np.clip(np.log(found.ratio), -REACH, REACH)
+    whole = np.log(found.ratio)
+    reach = float(np.clip(1.05 * np.abs(whole).max(), NEAREST, FARTHEST))
+    edges = np.linspace(-reach, reach, BINS + 1)
+    logs = np.clip(whole, -reach, reach)
     middles = np.exp((edges[:-1] + edges[1:]) / 2)
     traces = [
         _bars(name, middles, np.histogram(logs[found.side == side], edges)[0], logs.size, role, pattern)
         for name, side, role, pattern in SIDES
         if (found.side == side).any()
     ]
-    ticks = [0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0]
-    low, high = 1 - int(options["clip_low"]) / 100, 1 + int(options["clip_high"]) / 100
+    ticks = [tick for tick in TICKS if abs(np.log(tick)) <= reach]
+    low, high = 1 - float(options["clip_low"]), 1 + float(options["clip_high"])
     return figure(
         traces,
         title,
@@ -122,7 +126,7 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any], title: str
             type="log",
             tickvals=ticks,
             ticktext=[f"{t:g}" for t in ticks],
-            range=[-REACH / np.log(10), REACH / np.log(10)],
+            range=[-reach / np.log(10), reach / np.log(10)],
         ),
         yaxis=axis(Y, rangemode="tozero"),
         meta={
@@ -130,7 +134,7 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any], title: str
             "clip_fraction": 1.0 - found.share(INSIDE),
             "clipped_below": found.share(LOW),
             "clipped_above": found.share(HIGH),
-            "beyond": int((np.abs(np.log(found.ratio)) > REACH).sum()),
+            "beyond": int((np.abs(whole) > reach).sum()),
         },
     )
 

@@ -32,10 +32,10 @@ OPTIONS = {
         tuple(LOSS_MODES),
     ),
     "scale": Option(
-        "integer",
+        "number",
         "The constant W of the modes that divide by one; default: the longest response of the batch.",
         None,
-        least=1,
+        least=1e-9,
     ),
 }
 

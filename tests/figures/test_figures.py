@@ -186,6 +186,11 @@ def test_options_are_typed_and_bounded(drawn: Drawn) -> None:
         build(sqlite_engine, batch, "group_rewards", group="g99")
     with pytest.raises(NotFound, match="no estimate 'nope'"):
         build(sqlite_engine, batch, "token_heatmap", estimate="nope")
+    number = Option("number", "", 0.2, most=1)
+    assert number.value("clip", " 0.25 ") == 0.25
+    for text in ("nan", "2", "-1", "wide"):
+        with pytest.raises(BadRequest, match="Option 'clip' is"):
+            number.value("clip", text)
     flag = Option("flag", "", False)
     assert flag.value("on", "TRUE") is True and flag.value("on", 0) is False
 

@@ -98,7 +98,7 @@ def test_ratio_by_what_clipping_does(sqlite_engine: Engine) -> None:
     # Pushed up: 1.5 is clipped, 0.5 is not. Pushed down: the other way round. Masked ones count nowhere.
     assert said["n"] == 7 and said["clipped_above"] == pytest.approx(1 / 7)
     assert said["clipped_below"] == pytest.approx(2 / 7) and "71 % outside [0.8, 1.2]" in said["sentence"]
-    wide = build(sqlite_engine, batch, "loss_weights", by="ratio", clip_high=100, clip_low=100)
+    wide = build(sqlite_engine, batch, "loss_weights", by="ratio", clip_high=1.5, clip_low=1)
     assert wide["layout"]["meta"]["clip_fraction"] == 0.0
 
 
