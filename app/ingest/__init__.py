@@ -2,7 +2,8 @@
 
 from app.ingest.formats import FORMATS
 from app.ingest.options import Options
-from app.ingest.pipeline import Reading, detect, read_all
+from app.ingest.pipeline import Reading, read_all
+from app.ingest.plan import detect
 from app.ingest.record import File, Format, Header, Item, Problem, Rollout, Source
 from app.ingest.sources import unwrap
 

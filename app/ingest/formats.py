@@ -10,7 +10,7 @@ from app.ingest import (
     trl_parquet,
     verl_jsonl,
 )
-from app.ingest.record import Format
+from app.ingest.record import Format, Join
 
 FORMATS: tuple[Format, ...] = (
     trl_parquet.FORMAT,
@@ -20,3 +20,6 @@ FORMATS: tuple[Format, ...] = (
     canonical_npz.FORMAT,
     canonical_jsonl.FORMAT,
 )
+
+#: Formats whose rows complete each other's.
+JOINS: tuple[Join, ...] = ()

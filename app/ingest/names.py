@@ -36,9 +36,9 @@ def split(source: Source) -> tuple[str, str] | None:
     return None
 
 
-def folder(source: Source) -> str:
-    """The folder that the file lies in, archive included; "" at the top."""
-    return source.trail.rpartition("/")[0]
+def folder_of(trail: str) -> str:
+    """The folder that a file lies in, archive included; "" at the top."""
+    return trail.rpartition("/")[0]
 
 
 def fill(rollout: Rollout, step: tuple[int, str] | None, split: tuple[str, str] | None = None) -> None:

@@ -1,18 +1,22 @@
-"""From files to records: recognise, read, drop repeats, group. What a job iterates, and what a resumed job
-replays.
+"""From files to records: recognise, join, read, drop repeats, group. What a job iterates, and what a resumed
+job replays.
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 
 from app.errors import BadRequest, TooLarge
-from app.ingest import refuse
+from app.ingest import plan as plans
+from app.ingest.companions import Companions
 from app.ingest.duplicates import Duplicates
 from app.ingest.expand import Caps, DamagedStream
 from app.ingest.formats import FORMATS
 from app.ingest.groups import Groups
+from app.ingest.joins import Joins
 from app.ingest.notes import Notes
 from app.ingest.options import Options
+from app.ingest.plan import ROWS, SIDE, Place, Plan
 from app.ingest.record import File, Format, Header, Item, Problem, Rollout, Source, Unreadable
 from app.ingest.sources import damaged, unwrap
 from app.settings import Settings
@@ -42,20 +46,24 @@ class Reading(Iterator[Item]):
 
 @dataclass(slots=True)
 class _State:
-    """Where the reading is: bytes of the files before, and the source that is open."""
+    """Where the reading is: the furthest byte of each file, and the source that is open."""
 
-    before: int = 0
+    furthest: dict[int, int] = field(default_factory=dict)
+    file: int = 0
     source: Source | None = None
 
     def position(self) -> int:
-        return self.before + (self.source.position() if self.source is not None else 0)
+        if self.source is not None:
+            self.furthest[self.file] = max(self.furthest.get(self.file, 0), self.source.position())
+        return sum(self.furthest.values())
 
 
 def read_all(files: Sequence[File], options: Options, settings: Settings) -> Reading:
     """Iterate over `Header`s, `Rollout`s and `Problem`s of all files of an upload.
 
     Each file that is read gives one `Header` (with `format`; `run` where the file or the caller names one)
-    before its rollouts. A file that cannot be read gives one `Problem` with severity "error" and no row.
+    before its rollouts; a file whose rows complete those of others (a join) gives one only where rows are
+    left. A file that cannot be read gives one `Problem` with severity "error" and no row.
     Every rollout has a group id and a digest; repeats are dropped as asked. With several files, items carry
     `file`.
     Raises BadRequest (an unknown format or rule) and TooLarge (a limit; nothing should be kept).
@@ -69,47 +77,91 @@ def read_all(files: Sequence[File], options: Options, settings: Settings) -> Rea
 def _read_files(
     files: Sequence[File], options: Options, settings: Settings, state: _State
 ) -> Generator[Item]:
-    pipeline = _Pipeline(options, settings)
-    caps = Caps(settings)
-    for file in files:
-        for source in unwrap(file, settings, caps):
-            if isinstance(source, Problem):
-                yield replace(source, file=file.name) if len(files) > 1 else source
-                continue
-            state.source = source
-            yield from pipeline.read(source, source.name if source.member or len(files) > 1 else None)
-        state.before, state.source = state.before + file.path.stat().st_size, None
-    yield from pipeline.summary()
+    plan = plans.make(files, options.format, settings)
+    with closing(_Pipeline(plan, options, settings)) as pipeline:
+        last = plan.last()
+        for phase, places in plan.phases():
+            caps = Caps(settings)
+            for index, file in enumerate(files):
+                if index in places:
+                    yield from _sources(index, file, places[index], caps, pipeline, state, len(files) > 1)
+                if last.get(index, ROWS) == phase:
+                    state.source = None
+                    state.furthest[index] = file.path.stat().st_size
+        yield from pipeline.rest()
+        yield from pipeline.summary()
+
+
+def _sources(
+    index: int,
+    file: File,
+    places: dict[int, Place],
+    caps: Caps,
+    pipeline: "_Pipeline",
+    state: _State,
+    several: bool,
+) -> Iterator[Item]:
+    """The items of those sources of one file that are to be read now."""
+    for number, source in enumerate(unwrap(file, pipeline.settings, caps)):
+        place = places.get(number)
+        if place is not None and isinstance(source, Source):
+            state.file, state.source = index, source
+            yield from pipeline.read(source, place, source.name if source.member or several else None)
+        elif place is not None and isinstance(source, Problem):
+            yield replace(source, file=file.name) if several else source
 
 
 class _Pipeline:
     """What happens to each file's items, and what is remembered from file to file."""
 
-    def __init__(self, options: Options, settings: Settings) -> None:
-        self._options, self._settings = options, settings
+    def __init__(self, plan: Plan, options: Options, settings: Settings) -> None:
+        self.settings = settings
+        self._plan, self._options = plan, options
         self._groups, self._duplicates = Groups(options), Duplicates(options)
-        self._rows = 0
+        self._joins, self._companions = Joins(plan.joins, settings), Companions()
+        self._rows = self._taken = 0
         self._name: str | None = None
+        self._headers: dict[str | None, Header] = {}  # of the files whose rows wait for others
 
-    def read(self, source: Source, name: str | None) -> Iterator[Item]:
+    def close(self) -> None:
+        self._joins.close()
+
+    def read(self, source: Source, place: Place, name: str | None) -> Iterator[Item]:
         """The items of one file, with `file` set to `name`."""
         self._name = name
-        for item in self._file(source):
+        if isinstance(place.found, Problem):
+            items: Iterator[Item] = iter((place.found,))
+        elif place.found.companion:
+            items = self._companion(source, place.found)
+        else:
+            items = self._file(source, place.found, self._plan.phase(place) == SIDE)
+        for item in items:
             yield replace(item, file=name) if name is not None and isinstance(item, Problem) else item
 
-    def _file(self, source: Source) -> Iterator[Item]:
-        found = detect(source, self._settings, self._options.format)
-        if isinstance(found, Problem):
-            yield found
-            return
+    def _companion(self, source: Source, found: Format) -> Iterator[Item]:
+        for item in _guarded(found, source, self.settings):
+            if isinstance(item, Header):
+                self._companions.put(source.name, source.trail, found, item)
+            elif isinstance(item, Problem):
+                yield item
+
+    def _file(self, source: Source, found: Format, side: bool) -> Iterator[Item]:
         self._groups.next_file()
         notes, taken, first = Notes(), 0, None
-        for item in _guarded(found, source, self._settings):
+        for item in _guarded(found, source, self.settings):
             if isinstance(item, Header):
-                yield self._header(item, found)
+                header = self._header(item, found, source)
+                if side:
+                    self._headers[self._name] = header
+                else:
+                    yield header
                 continue
             if isinstance(item, Rollout):
-                item = self._rollout(item, found, notes)
+                stays = self._rollout(item, found, notes, side)
+                taken += stays is None
+                if stays is None:
+                    continue
+                item = stays
             elif item.severity == "error":
                 self._count(item.row is not None)
             if isinstance(item, Rollout) or item.code == "duplicate_row":
@@ -118,26 +170,47 @@ class _Pipeline:
                 first = first or item
             yield item
         yield from notes.summary()
+        self._taken += taken
         if not taken and (first is None or first.row is not None):
             why = f" The first one: {first.message}." if first else ""
             yield Problem(f"{source.name}: no row could be read as {found.title}.{why}", "no_rows", "error")
 
-    def _header(self, header: Header, found: Format) -> Header:
+    def _header(self, header: Header, found: Format, source: Source) -> Header:
         header.format = found.name
         header.file = self._name
+        self._companions.add_to(header, found, source.trail)
         recorded = header.run or header.raw.get("run")
         header.run = self._options.run or (recorded if isinstance(recorded, str) else None)
         return header
 
-    def _rollout(self, rollout: Rollout, found: Format, notes: Notes) -> Rollout | Problem:
-        self._count()
+    def _rollout(self, rollout: Rollout, found: Format, notes: Notes, side: bool) -> Rollout | Problem | None:
+        """The row as it goes on; why it does not; or None where it waits for the row that it completes."""
         rollout.file = self._name
-        if (rollout.length or 0) > self._settings.max_tokens_per_rollout:
-            limit = f"{self._settings.max_tokens_per_rollout:,} (VANTAGE_MAX_TOKENS_PER_ROLLOUT)"
+        if (rollout.length or 0) > self.settings.max_tokens_per_rollout:
+            self._count()
+            limit = f"{self.settings.max_tokens_per_rollout:,} (VANTAGE_MAX_TOKENS_PER_ROLLOUT)"
             message = (
                 f"row {rollout.row}: {rollout.length:,} tokens, more than {limit}; the row was not taken"
             )
             return Problem(message, "too_many_tokens", "error", rollout.row)
+        self._say_place(rollout, notes)
+        if side:
+            waits = self._joins.put(found.name, rollout)
+            if waits is not False:
+                return None if waits is True else waits
+        return self._keep(rollout, found)
+
+    def _keep(self, rollout: Rollout, found: Format) -> Rollout | Problem:
+        self._count()
+        repeat = self._duplicates.check(rollout)
+        if repeat is not None:
+            return repeat
+        self._joins.complete(found.name, rollout)
+        self._groups.assign(rollout, found.groups)
+        return rollout
+
+    def _say_place(self, rollout: Rollout, notes: Notes) -> None:
+        """Step and split as the caller says."""
         if (step := self._options.step) is not None:
             if rollout.step not in (None, step):
                 notes.tally(
@@ -150,22 +223,31 @@ class _Pipeline:
                     rollout.row, "split", "split_given", f"split {split} as asked, another one is in the file"
                 )
             rollout.split = split
-        repeat = self._duplicates.check(rollout)
-        if repeat is not None:
-            return repeat
-        self._groups.assign(rollout, found.groups)
-        return rollout
 
     def _count(self, is_row: bool = True) -> None:
         self._rows += is_row
-        if self._rows > self._settings.max_rows:
-            limit = f"{self._settings.max_rows:,} (VANTAGE_MAX_ROWS)"
+        if self._rows > self.settings.max_rows:
+            limit = f"{self.settings.max_rows:,} (VANTAGE_MAX_ROWS)"
             raise TooLarge(
                 f"The upload has more rows than {limit}; nothing of it was kept. Send it in parts."
             )
 
+    def rest(self) -> Iterator[Item]:
+        """Rows that waited for others in vain, as rows of their own, each file's header before them."""
+        formats = {known.name: known for known in FORMATS}
+        last: tuple[str | None] | None = None
+        for name, rollout in self._joins.rest():
+            if last != (rollout.file,):
+                last = (rollout.file,)
+                yield self._headers[rollout.file]
+                self._groups.next_file()
+            yield self._keep(rollout, formats[name])
+
     def summary(self) -> Iterator[Problem]:
         """What there is to say about all files together."""
+        yield from self._joins.summary()
+        yield from self._companions.summary(self._taken)
+        yield from plans.complete(self._plan)
         yield from self._duplicates.summary()
         yield from self._groups.summary()
 
@@ -178,16 +260,3 @@ def _guarded(found: Format, source: Source, settings: Settings) -> Iterator[Item
         yield damaged(source.name, error)
     except Unreadable as error:
         yield Problem(f"{source.name}: {error}", error.code, "error")
-
-
-def detect(source: Source, settings: Settings, name: str = "auto") -> Format | Problem:
-    """The format that reads this source, or the problem that says what it is instead."""
-    if name != "auto":
-        return next(known for known in FORMATS if known.name == name)
-    try:
-        for known in FORMATS:
-            if known.sniff(source, settings):
-                return known
-        return refuse.explain(source, settings)
-    except DamagedStream as error:
-        return damaged(source.name, error)

@@ -65,6 +65,7 @@ class Header:
     raw: dict[str, Any] = field(default_factory=dict)
     format: str = ""  # name of the format that reads the file
     file: str | None = None
+    prefix: str = ""  # of a companion: how the names of the files begin that it goes with
 
 
 @dataclass(slots=True)
@@ -189,7 +190,8 @@ class Format:
     `groups` is the rule for rows without a group id: "prompt" (identical prompts of a step) or "adjacent"
     (runs of identical prompts). `companion`: its files have no rows; the `raw` of their header goes to the
     headers of the files of the formats `of` that lie in the same folder. `shard`: how a file's name numbers
-    it among the files that belong together; gaps are said.
+    it among the files that belong together; gaps are said. `marker`: an empty file that says its folder is
+    finished.
     """
 
     name: str
@@ -201,6 +203,7 @@ class Format:
     companion: bool = False
     of: tuple[str, ...] = ()
     shard: Pattern[str] | None = None
+    marker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
