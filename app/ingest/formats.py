@@ -7,7 +7,10 @@ from app.ingest import (
     canonical_npz,
     canonical_parquet,
     canonical_safetensors,
+    nemo_rl,
+    prime_rl_exports,
     trl_parquet,
+    verifiers_traces,
     verl_jsonl,
 )
 from app.ingest.record import Format, Join
@@ -15,6 +18,10 @@ from app.ingest.record import Format, Join
 FORMATS: tuple[Format, ...] = (
     trl_parquet.FORMAT,
     verl_jsonl.FORMAT,
+    nemo_rl.FORMAT,
+    prime_rl_exports.FORMAT,
+    prime_rl_exports.MARKER,
+    verifiers_traces.FORMAT,
     canonical_parquet.FORMAT,
     canonical_safetensors.FORMAT,
     canonical_npz.FORMAT,
@@ -22,4 +29,4 @@ FORMATS: tuple[Format, ...] = (
 )
 
 #: Formats whose rows complete each other's.
-JOINS: tuple[Join, ...] = ()
+JOINS: tuple[Join, ...] = (prime_rl_exports.JOIN,)

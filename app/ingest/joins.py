@@ -22,8 +22,8 @@ from storage.arrays import is_missing
 
 NOT_JOINED = frozenset(("row", "file", "digest", "derived", "tokens", "extra", PROMPT_FIELD))
 VALUES = tuple(item.name for item in fields(Rollout) if item.name not in NOT_JOINED)
-#: A difference in these says nothing: they are counted within each file.
-OWN = frozenset(("sample_index", "micro_batch", "rank"))
+#: A difference in these says nothing: each file has its own. The side row's goes to `extra`.
+OWN = frozenset(("sample_index", "sample_id", "micro_batch", "rank", "data_source"))
 
 
 @dataclass(slots=True)
@@ -154,7 +154,9 @@ def merge(main: Rollout, side: Rollout, join: Join, notes: Notes) -> None:
     for name in VALUES:
         theirs = getattr(side, name)
         ours_derived = name in main.derived and name not in side.derived
-        if theirs is not None and (getattr(main, name) is None or (ours_derived and name not in conflicts)):
+        if name in OWN and None not in (getattr(main, name), theirs) and getattr(main, name) != theirs:
+            main.extra[f"{join.side}.{name}"] = theirs
+        elif theirs is not None and (getattr(main, name) is None or (ours_derived and name not in conflicts)):
             setattr(main, name, theirs)
             _carry(main, side, name)
     if main.prompt_ids is None and side.prompt_ids is not None:

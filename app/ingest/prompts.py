@@ -97,3 +97,9 @@ def prompt_key(rollout: Rollout) -> bytes | None:
 
 def _by_assistant(message: Any) -> bool:
     return isinstance(message, dict) and message.get("role") == "assistant"
+
+
+def first_answer(messages: list[Any]) -> int:
+    """Where the model answers for the first time: the first message of the assistant, else the end."""
+    answers = (place for place, message in enumerate(messages) if _by_assistant(message))
+    return next(answers, len(messages))

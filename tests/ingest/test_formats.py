@@ -1,0 +1,71 @@
+"""Every sample of every framework's format: all rows, their groups and steps, and what the docs say of it."""
+
+from collections import Counter
+
+import pytest
+
+from app.ingest import FORMATS, Rollout
+from app.ingest.record import TOKEN_FIELDS
+from app.rows import present
+from tests.ingest.reading import SAMPLES, Outcome, read
+
+Place = tuple[int | None, str | None]
+
+#: file or folder -> format, rows, sizes of groups, (step, split), tokens in all (None: none), rows rejected
+SAMPLE_ROWS: dict[str, tuple[str, int, list[int], Place, int | None, int]] = {
+    "nemo_rl": ("nemo-rl-steps", 16, [4] * 4, (1, "train"), 233, 0),
+    "prime_rl/token_exports": ("prime-rl-tokens", 24, [4] * 6, (5, None), 912, 0),
+    "prime_rl/rollouts": ("verifiers-traces", 24, [4] * 6, (5, "train"), 912, 1),
+    "verl/v0_rollout_data_dir": ("verl-jsonl", 16, [4] * 4, (1, "train"), None, 0),
+    "verl/v1_rollout_data_dir": ("verl-jsonl", 16, [4] * 4, (3, "train"), None, 0),
+    "trl": ("trl-parquet", 16, [4] * 4, (1, None), None, 0),
+}
+BY_NAME = {known.name: known for known in FORMATS}
+
+
+def folder(name: str) -> Outcome:
+    """The upload of a sample's folder (or file), with the names that a browser gives."""
+    paths = sorted(path for path in (SAMPLES / name).rglob("*") if path.is_file()) or [SAMPLES / name]
+    return read(*paths, names=[str(path.relative_to(SAMPLES)) for path in paths])
+
+
+@pytest.mark.parametrize("name", SAMPLE_ROWS)
+def test_a_sample_gives_every_row(name: str) -> None:
+    format, rows, sizes, place, tokens, rejected = SAMPLE_ROWS[name]
+    outcome = folder(name)
+    assert {header.format for header in outcome.headers} == {format}
+    assert len(outcome.rollouts) == rows
+    assert len(outcome.errors) == rejected
+    assert list(Counter(rollout.group_id for rollout in outcome.rollouts).values()) == sizes
+    assert {(rollout.step, rollout.split) for rollout in outcome.rollouts} == {place}
+    lengths = [rollout.length for rollout in outcome.rollouts]
+    assert (None if set(lengths) == {None} else sum(length or 0 for length in lengths)) == tokens
+
+
+@pytest.mark.parametrize("name", [name for name, row in SAMPLE_ROWS.items() if BY_NAME[row[0]].about])
+def test_the_docs_say_of_a_format_what_its_sample_has(name: str) -> None:
+    about = BY_NAME[SAMPLE_ROWS[name][0]].about
+    assert about is not None
+    rollouts = folder(name).rollouts
+    recorded, derived = fields_of(rollouts)
+    everywhere = {field for field, count in recorded.items() if count == len(rollouts)}
+    assert set(about.recorded) <= everywhere, set(about.recorded) - everywhere
+    assert recorded.keys() <= {*about.recorded, *about.sometimes}
+    assert derived <= about.derived.keys()
+    assert not about.absent.keys() & (recorded.keys() | derived)
+    said = [*about.recorded, *about.sometimes, *about.derived, *about.absent]
+    assert len(set(about.recorded)) == len(about.recorded)
+    assert not set(about.absent) & {*about.recorded, *about.sometimes}
+    assert set(said) <= {*Rollout.__dataclass_fields__, *TOKEN_FIELDS}
+
+
+def fields_of(rollouts: list[Rollout]) -> tuple[Counter[str], set[str]]:
+    recorded: Counter[str] = Counter()
+    derived: set[str] = set()
+    for rollout in rollouts:
+        for field in present(rollout):
+            if field in rollout.derived:
+                derived.add(field)
+            else:
+                recorded[field] += 1
+    return recorded, derived
