@@ -1,18 +1,20 @@
 """From a batch and a request to advantages: run the estimator, whiten, sum up per rollout."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.estimator import Estimator
+from estimators.estimator import Estimator, Raw, State
+from estimators.every import in_loss, kept, take, weighted
+from estimators.masked import repeated
 from estimators.moments import Moments, merged
 from estimators.registry import ESTIMATORS
 from estimators.request import Request
 from estimators.tokens import RolloutMoments, absolute_sums, map_tokens, token_moments
-from estimators.whitening import Affine, rollout_affine, scope_ids
+from estimators.whitening import Affine, Whitening, rollout_affine, scope_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ def missing(batch: Batch, request: Request) -> tuple[str, ...]:
     params = request.params
     if getattr(params, "beta", 0) and batch.kl is None:
         lacking += [name for name in ("old_log_probs", "ref_log_probs") if not _has(batch, name)]
+    if params.truncation != "keep" and batch.truncated is None:
+        lacking.append("truncated")
     if getattr(params, "reward_weights", None) is not None and not batch.components:
         lacking.append("reward_components")
     if request.whitening.scope in ("data_source", "rank") and not _has(batch, request.whitening.scope):
@@ -75,30 +79,86 @@ def _has(batch: Batch, name: str) -> bool:
     return getattr(batch, name) is not None
 
 
-def estimate(batch: Batch, request: Request, history: Sequence[Moments] = ()) -> Result:
+def estimate(
+    batch: Batch, request: Request, history: Sequence[Moments] = (), state: State | None = None
+) -> Result:
     """Computes the request on the batch, on the device the batch is on.
 
-    `history`: for the running scope, the moments of the run's earlier steps in the whitening's unit.
+    history  for the running scope: the moments of the run's earlier steps in the whitening's unit
+    state    for estimators with `carry`: what the earlier steps left behind, None for the first
+
     Raises Refused with a sentence where the batch does not allow it.
     """
-    raw = ESTIMATORS[request.estimator].run(batch, request.params, request.dtype)
-    before, setting = raw.advantages, request.whitening
-    moments = token_moments(before, batch) if raw.per_token else _rollout_moments(before, batch)
-    affine = None
-    if setting.scope != "none":
-        ids = scope_ids(batch, setting.scope)
-        affine = rollout_affine(moments.mean, moments.m2, moments.count, ids, setting, history, batch.group)
+    keep = kept(batch, request.params)
+    if keep is not None:
+        return _restored(estimate(take(batch, keep), request, history, state), keep, batch)
+    chosen = ESTIMATORS[request.estimator]
+    more = () if chosen.carry is None else (state,)
+    raw = chosen.run(batch, request.params, request.dtype, *more)
+    before, setting, seen = raw.advantages, request.whitening, in_loss(batch, request.params)
+    moments = token_moments(before, seen) if raw.per_token else _rollout_moments(before, seen)
+    affine = _affine(raw, seen, moments, setting, history)
     if raw.per_token:
-        after = map_tokens(before, affine, batch, setting.zero_masked)
+        after = map_tokens(before, affine, seen, setting.zero_masked)
     else:
         after = before if affine is None else affine.apply(before)
+    summaries = _summaries(moments, affine, _total(after, raw, seen, moments))
     if setting.clip is not None:
         after = after.clamp(-setting.clip, setting.clip)
-    total = absolute_sums(after, batch) if raw.per_token else after.double().abs() * moments.count
-    summaries = _summaries(moments, affine, torch.where(moments.count > 0, total, torch.nan))
-    if setting.clip is not None:
-        summaries = _clipped(summaries, after, raw.per_token, batch)
+        summaries = _changed(summaries, after, raw, seen)
+    if request.params.loss_agg_mode is not None:
+        after = weighted(after, raw.per_token, seen, request.params)
+        summaries = _changed(summaries, after, raw, seen)
     return Result(after, before, raw.per_token, raw.returns, _both_units(moments), summaries)
+
+
+def _affine(
+    raw: Raw, batch: Batch, moments: RolloutMoments, setting: Whitening, history: Sequence[Moments]
+) -> Affine | None:
+    """What whitening does to each rollout, or None where there is none."""
+    if setting.scope == "none":
+        return None
+    ids = scope_ids(batch, setting.scope)
+    cells = _mean_of_cells(raw, batch) if setting.mean_scope == "cells" else None
+    count = moments.count if raw.apart is None else torch.where(raw.apart, 0.0, moments.count)
+    affine = rollout_affine(
+        moments.mean, moments.m2, count, ids, setting, history, groups=batch.group, of_cells=cells
+    )
+    return affine if raw.apart is None else affine.leaving(raw.apart)
+
+
+def _mean_of_cells(raw: Raw, batch: Batch) -> float:
+    """Mean of the advantages as a padded matrix: what masked tokens hold counts, and padding as 0."""
+    cells = batch.rollouts * int(batch.lengths.max()) if batch.rollouts else 0
+    every = raw.advantages.double() if raw.per_token else raw.advantages.double() * batch.unmasked
+    return float(every.nan_to_num(0.0, 0.0, 0.0).sum()) / max(cells, 1)
+
+
+def _total(after: Tensor, raw: Raw, batch: Batch, moments: RolloutMoments) -> Tensor:
+    """Σ|A| over each rollout's unmasked tokens, `[B]`; NaN where there is none."""
+    total = absolute_sums(after, batch) if raw.per_token else after.double().abs() * moments.count
+    return torch.where(moments.count > 0, total, torch.nan)
+
+
+def _restored(result: Result, keep: Tensor, batch: Batch) -> Result:
+    """The result on the rollouts `keep`, NaN on the others of the batch."""
+    tokens = repeated(keep, batch.lengths)
+
+    def spread(values: Tensor, where: Tensor) -> Tensor:
+        out = torch.full(where.shape, torch.nan, dtype=values.dtype, device=values.device)
+        out[where] = values
+        return out
+
+    which = tokens if result.per_token else keep
+    parts = {each.name: spread(getattr(result.summaries, each.name), keep) for each in fields(Summaries)}
+    parts["count"] = parts["count"].nan_to_num(0.0)
+    return replace(
+        result,
+        advantages=spread(result.advantages, which),
+        advantages_raw=spread(result.advantages_raw, which),
+        returns=None if result.returns is None else spread(result.returns, tokens),
+        summaries=Summaries(**parts),
+    )
 
 
 def _rollout_moments(values: Tensor, batch: Batch) -> RolloutMoments:
@@ -115,10 +175,11 @@ def _both_units(moments: RolloutMoments) -> dict[str, Moments]:
     return {"token": merged(mean, m2, count), "response": merged(mean, torch.zeros_like(m2), once)}
 
 
-def _clipped(summaries: Summaries, after: Tensor, per_token: bool, batch: Batch) -> Summaries:
-    """With the mean and the extremes of what is left after clipping."""
-    found = token_moments(after, batch) if per_token else _rollout_moments(after, batch)
-    return replace(summaries, mean=found.mean, min=found.least, max=found.greatest)
+def _changed(summaries: Summaries, after: Tensor, raw: Raw, batch: Batch) -> Summaries:
+    """With mean, extremes and total of `after`, where whitening was not the last thing done."""
+    found = token_moments(after, batch) if raw.per_token else _rollout_moments(after, batch)
+    total = _total(after, raw, batch, found)
+    return replace(summaries, mean=found.mean, min=found.least, max=found.greatest, total_abs=total)
 
 
 def _summaries(moments: RolloutMoments, affine: Affine | None, total: Tensor) -> Summaries:

@@ -13,10 +13,11 @@ from estimators.masked import last_index, repeated, segment_sums
 from estimators.parameters import About
 from estimators.refused import Refused
 from estimators.segments import reached, without_end
+from estimators.shaping import ShapingParams, shaped
 
 
 @dataclass(frozen=True, slots=True)
-class KlInReward:
+class KlInReward(ShapingParams):
     """A KL penalty taken off the token rewards before anything else. `kl_coef` 0 takes nothing off."""
 
     kl_coef: Annotated[float, About("β: reward minus β·KL on every unmasked token", minimum=0)] = 0.0
@@ -113,24 +114,26 @@ def rollout_scores(batch: Batch, params: ScoreParams) -> Tensor:
     """One score per rollout before grouping, `[B]` float64; NaN where the rollout was not scored.
 
     Components where weights are given or nothing else is recorded; else the sum of the token rewards (masked
-    tokens included, as verl does; one that is not finite there is left out); else the recorded reward.
+    tokens included, as verl does; one that is not finite there is left out); else the recorded reward. Then
+    shaped, and less the KL penalty of all tokens.
     """
-    beta = params.beta if params.kl_placement == "reward" else 0.0
+    scores = shaped(_recorded_scores(batch, params), batch, params)
+    if not params.beta or params.kl_placement != "reward":
+        return scores
+    return scores - params.beta * segment_sums(token_kl(batch, params), batch.offsets)
+
+
+def _recorded_scores(batch: Batch, params: ScoreParams) -> Tensor:
     tokens = recorded_token_rewards(batch, params.beta != 0)
     bare = tokens is None and not bool(torch.isfinite(batch.scores).any())
     if params.reward_weights is not None or (bare and batch.components):
         return component_scores(batch, params.reward_weights)
     if params.score == "reward" or tokens is None:
-        scores = batch.scores.double()
-        if beta:
-            scores = scores - beta * segment_sums(token_kl(batch, params), batch.offsets)
-        return scores
+        return batch.scores.double()
     sums, absent = segment_sums(tokens, batch.offsets), batch.lengths == 0
     if not bool(torch.isfinite(sums).all()):
         kept = torch.where(batch.response_mask | torch.isfinite(tokens), tokens, 0.0)
         sums, absent = segment_sums(kept, batch.offsets), absent | _absent(tokens, batch)
-    if beta:
-        sums = sums - beta * segment_sums(token_kl(batch, params), batch.offsets)
     return torch.where(absent, batch.scores.double(), sums)
 
 
@@ -146,11 +149,6 @@ def _absent(tokens: Tensor, batch: Batch) -> Tensor:
 class TokenRewardParams(KlInReward):
     """Where the reward of every token comes from, in the order in which it is done."""
 
-    reward_bias: Annotated[float, About("added to the reward of a rollout before anything else")] = 0.0
-    reward_scaling: Annotated[float, About("times the reward of a rollout, after the bias")] = 1.0
-    reward_clip_range: Annotated[
-        tuple[float, float] | None, About("bounds for the reward before it is placed")
-    ] = None
     reward_norm: Annotated[
         LevelNorm | None, About("rewards of rollouts normalised over batch or group before they are placed")
     ] = None
@@ -190,9 +188,7 @@ def token_rewards(batch: Batch, params: TokenRewardParams, dtype: torch.dtype) -
 
 def prepared_scores(batch: Batch, params: TokenRewardParams) -> Tensor:
     """The score of each rollout as it is placed on a token, `[B]` float64."""
-    scores = (batch.scores + params.reward_bias) * params.reward_scaling
-    if params.reward_clip_range is not None:
-        scores = scores.clamp(*params.reward_clip_range)
+    scores = shaped(batch.scores, batch, params)
     if params.reward_norm is not None:
         scores = normalised(scores, batch, params.reward_norm)
     if params.mask_no_eos_with_zero:

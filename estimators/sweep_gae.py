@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from estimators.batch import Batch
+from estimators.every import EveryParams
 from estimators.gae import GaeParams
 from estimators.layout import Layout, layout_of
 from estimators.masked import set_positions
@@ -22,7 +23,9 @@ from estimators.sweep_tally import Piece, SignTally, Tally, line_of
 from estimators.workspace import buffer
 
 #: Parameters that may differ between the points, or that packing takes care of.
-_SERVED = {"gamma", "lam", "masked_tokens", *(each.name for each in fields(TokenRewardParams))}
+_SERVED = {"gamma", "lam", "masked_tokens", *(each.name for each in fields(TokenRewardParams))} - {
+    each.name for each in fields(EveryParams)
+}
 
 
 def gae_outcomes(batch: Batch, points: Sequence[Outcome]) -> Iterator[Outcome] | None:
@@ -49,7 +52,8 @@ def _served(batch: Batch, request: Request) -> bool:
     usual = all(getattr(params, each.name) == each.default for each in others)
     every = params.masked_tokens == "skip" or layout_of(batch).member is None
     merges = whitening.scope == "none" or (whitening.scope == "batch" and whitening.unit == "token")
-    return usual and every and merges
+    plain = whitening.clip is None and whitening.mean_scope == "same"
+    return usual and every and merges and plain
 
 
 def _pieces(batch: Batch, layout: Layout, rewards: Tensor, dtype: torch.dtype) -> Iterator[Piece]:

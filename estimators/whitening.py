@@ -47,8 +47,11 @@ class Whitening:
         bool, About("true sets masked tokens to 0, false leaves there what the framework leaves")
     ] = True
     mean_scope: Annotated[
-        Literal["same", "none", "group", "batch"],
-        About("whose mean is subtracted, where not the scope's; the spread is then taken around that mean"),
+        Literal["same", "none", "group", "batch", "cells"],
+        About(
+            "whose mean is subtracted, where not the scope's; the spread is then around that mean. cells: "
+            "of the whole padded matrix, masked tokens and padding included"
+        ),
     ] = "same"
     too_few: Annotated[
         Literal["refuse", "skip"],
@@ -85,6 +88,14 @@ class Affine:
         """Of one value per scope, rollout …, in its own dtype."""
         centre, factor, back = (part.to(values.dtype) for part in (self.centre, self.factor, self.back))
         return (values - centre).mul_(factor).add_(back)
+
+    def leaving(self, apart: Tensor) -> "Affine":
+        """With nothing done to the rollouts `apart` `[B]` bool."""
+        return Affine(
+            torch.where(apart, 0.0, self.centre),
+            torch.where(apart, 1.0, self.factor),
+            torch.where(apart, 0.0, self.back),
+        )
 
 
 def affine_of(count: Tensor, mean: Tensor, m2: Tensor, setting: Whitening) -> Affine:
@@ -128,20 +139,21 @@ def rollout_affine(
     setting: Whitening,
     history: Sequence[Moments] = (),
     groups: Tensor | None = None,
+    of_cells: float | None = None,
 ) -> Affine:
     """What whitening does to each rollout, `[B]`, or to all, `[1]`: from the moments of their raw advantages.
 
     mean, m2, count  `[B]`: of the finite advantages on its unmasked tokens; count 0 takes no part
     ids              `[B]` scope numbers, None: all share one
     history          running scope: the moments of earlier steps, in the setting's unit; this batch is added
-    groups           `[B]` group numbers, for a mean over groups beside another scope of the spread
+    groups, of_cells `[B]` group numbers, and the mean of the padded matrix, for a `mean_scope` of that name
 
     Raises Refused where all share one scope and it has too few values for a spread.
     """
     if setting.unit == "response":
         m2, count = torch.zeros_like(m2), (count > 0).double()
     if setting.mean_scope != "same":
-        return _around_other_means((count, mean, m2), ids, groups, setting)
+        return _around_other_means((count, mean, m2), ids, groups, setting, of_cells)
     if ids is None:
         whole = merged(mean, m2, count)
         if setting.scope == "running":
@@ -157,17 +169,21 @@ def rollout_affine(
 
 
 def _around_other_means(
-    parts: tuple[Tensor, Tensor, Tensor], ids: Tensor | None, groups: Tensor | None, setting: Whitening
+    parts: tuple[Tensor, Tensor, Tensor],
+    ids: Tensor | None,
+    groups: Tensor | None,
+    setting: Whitening,
+    of_cells: float | None,
 ) -> Affine:
-    """Centred by `mean_scope`, over the spread around that centre in the scope (AReaL's two levels)."""
+    """Centred by `mean_scope`, over the spread around that centre in the scope (AReaL's levels, SkyRL)."""
     count, mean, m2 = parts
     mean, m2 = torch.where(count > 0, mean, 0.0), torch.where(count > 0, m2, 0.0)
     everyone = torch.zeros(mean.shape[0], dtype=torch.int64, device=mean.device)
-    if setting.mean_scope == "group" and groups is None:
-        raise Refused("A mean over groups needs the groups, and they are not at hand.")
+    if (setting.mean_scope, groups) == ("group", None) or (setting.mean_scope, of_cells) == ("cells", None):
+        raise Refused("This mean_scope needs the tokens and groups of the batch, and they are not at hand.")
     level = groups if setting.mean_scope == "group" and groups is not None else everyone
-    centre = torch.zeros_like(mean)
-    if setting.mean_scope != "none":
+    centre = torch.full_like(mean, of_cells or 0.0)
+    if setting.mean_scope in ("group", "batch"):
         centre = by_scope(mean, m2, count, level, int(level.max()) + 1 if level.numel() else 1)[1][level]
     scope = everyone if ids is None else ids
     size = int(scope.max()) + 1 if scope.numel() else 1

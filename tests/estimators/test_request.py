@@ -36,7 +36,7 @@ def test_a_request_reads_itself(body: dict[str, object], scope: str, precision: 
         ({"estimator": "gea"}, "There is no estimator 'gea'; there are gae, grpo"),
         ({"convention": "grpo"}, "There is no convention 'grpo'"),
         ({"convention": "grpo/verl", "estimator": "gae"}, "uses the estimator grpo, not 'gae'"),
-        ({"estimator": "gae", "params": {"lamda": 1}}, "params of gae has no 'lamda'; it has kl_coef"),
+        ({"estimator": "gae", "params": {"lamda": 1}}, "params of gae has no 'lamda'; it has truncation"),
         ({"estimator": "gae", "params": {"lam": 1.5}}, "lam of params of gae is 1.5; give at most 1"),
         ({"estimator": "gae", "params": {"lam": "1"}}, "is '1'; give a number"),
         ({"estimator": "gae", "params": {"lam": True}}, "is True; give a number"),
