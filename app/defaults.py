@@ -4,12 +4,12 @@ where there are values."""
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.configured import configured
+from app.estimation import outline_of
 from app.intake import Shelf
-from estimators import CONVENTIONS, ESTIMATORS
+from estimators import CONVENTIONS, ESTIMATORS, Request, missing
 
 FALLBACK = "grpo/verl"
-#: What frameworks call themselves, and the family whose conventions they follow.
-FRAMEWORKS = {"trl": "trl", "ms-swift": "trl", "openrlhf": "openrlhf"}
 #: Parameters that a header may set for the convention it names.
 PARAMETERS = ("gamma", "lam")
 
@@ -26,30 +26,16 @@ def default_requests(shelf: Shelf) -> Iterator[dict[str, Any]]:
         return
     group_id = fields["group_id"]
     alone = group_id == "absent" or (group_id.startswith("derived:") and len(shelf.groups) == shelf.rollouts)
-    name = named_convention(header, shelf.format) or FALLBACK
+    name = configured(header, shelf.format).convention or FALLBACK
+    if missing(outline_of(fields), Request.from_dict({"convention": name})):
+        name = FALLBACK
     estimator = CONVENTIONS[name].estimator
-    if estimator == "gae" and not values:
-        name, estimator = FALLBACK, CONVENTIONS[FALLBACK].estimator
     if estimator != "gae" and not alone:
         yield {"convention": name}
     if values:
         name = name if estimator == "gae" else "gae/verl"
         params = given_parameters(header, name)
         yield {"convention": name} | ({"params": params} if params else {})
-
-
-def named_convention(header: Mapping[str, Any], format: str) -> str | None:
-    """The convention that the header names, as far as there is one of that name."""
-    framework = text(header.get("framework")) or format.split("-")[0]
-    estimator = text(header.get("adv_estimator"))
-    family = FRAMEWORKS.get(framework, "verl")
-    if estimator == "grpo" and header.get("norm_adv_by_std_in_grpo") is False:
-        estimator = "dr_grpo"
-    if estimator is None:
-        estimator = "grpo" if family == "trl" else None
-    names = {("grpo", "trl"): "grpo/trl-group"}
-    name = names.get((estimator or "", family), f"{estimator}/{family}")
-    return name if name in CONVENTIONS else None
 
 
 def given_parameters(header: Mapping[str, Any], convention: str) -> dict[str, float]:
@@ -63,7 +49,3 @@ def given_parameters(header: Mapping[str, Any], convention: str) -> dict[str, fl
         and not isinstance(value, bool)
         and 0 <= value <= 1
     }
-
-
-def text(value: Any) -> str | None:
-    return value.strip().lower() if isinstance(value, str) and value.strip() else None

@@ -1,8 +1,8 @@
-"""The job engine: one workflow per upload ("ingest") and per estimate ("estimate").
+"""The job engine: one workflow per upload ("ingest"), estimate ("estimate") and analysis ("analysis").
 
-What a person sees of a job (state, stage, progress, cancellation, error) lives on its own row, `upload` or
-`estimate`; the engine (DBOS, in the same database) only decides who runs it and where a killed run goes on.
-A job that has to run again gets a new `revision` and with it a new workflow id.
+What a person sees of a job (state, stage, progress, cancellation, error) lives on its own row, `upload`,
+`estimate` or `analysis`; the engine (DBOS, in the same database) only decides who runs it and where a killed
+run goes on. A job that has to run again gets a new `revision` and with it a new workflow id.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Event
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, assert_never, cast
 
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, SQLAlchemyDatasource
 from sqlalchemy import Engine, text
@@ -21,10 +21,10 @@ from sqlalchemy import Engine, text
 from app.errors import NotFound
 from app.settings import Settings
 from storage.database import AnySession, WriteSession, make_engine, migrate, read
-from storage.models import Estimate, Job, Upload
+from storage.models import Analysis, Estimate, Job, Upload
 
-Kind = Literal["ingest", "estimate"]
-KINDS: tuple[Kind, ...] = ("ingest", "estimate")
+Kind = Literal["ingest", "estimate", "analysis"]
+KINDS: tuple[Kind, ...] = ("ingest", "estimate", "analysis")
 
 APPLICATION = "vantage"
 #: Pinned: a version that followed the code would strand running jobs at each upgrade. Raise it by hand, with
@@ -35,7 +35,9 @@ APPLICATION_VERSION = "jobs-1"
 INTERACTIVE, BULK = 10, 100
 
 FINAL = ("succeeded", "failed", "cancelled")
-UNITS: dict[Kind, str] = {"ingest": "bytes", "estimate": "rollouts"}
+UNITS: dict[Kind, str] = {"ingest": "bytes", "estimate": "rollouts", "analysis": "steps"}
+#: What a person calls the thing whose job it is.
+NAMES: dict[Kind, str] = {"ingest": "upload", "estimate": "estimate", "analysis": "analysis"}
 POLL_SECONDS = 0.05
 
 
@@ -94,12 +96,14 @@ def workflow_id(kind: Kind, id: str, revision: int) -> str:
     return f"{kind}:{id}:{revision}"
 
 
-def model_of(kind: Kind) -> type[Upload] | type[Estimate]:
+def model_of(kind: Kind) -> type[Upload] | type[Estimate] | type[Analysis]:
     match kind:
         case "ingest":
             return Upload
         case "estimate":
             return Estimate
+        case "analysis":
+            return Analysis
     assert_never(kind)
 
 
@@ -141,16 +145,16 @@ def _turn(settings: Settings) -> Iterator[None]:
         engine.dispose()
 
 
-def get(session: AnySession, kind: Kind, id: str) -> Upload | Estimate | None:
+def get(session: AnySession, kind: Kind, id: str) -> Upload | Estimate | Analysis | None:
     """The job's row, if it is there."""
-    return session.get(Upload, id) if kind == "ingest" else session.get(Estimate, id)
+    return cast("Upload | Estimate | Analysis | None", session.get(model_of(kind), id))
 
 
-def find(session: AnySession, kind: Kind, id: str) -> Upload | Estimate:
+def find(session: AnySession, kind: Kind, id: str) -> Upload | Estimate | Analysis:
     """The job's row. Raises NotFound."""
-    job: Upload | Estimate | None = session.get(Upload, id) if kind == "ingest" else session.get(Estimate, id)
+    job = get(session, kind, id)
     if job is None:
-        raise NotFound(f"There is no {'upload' if kind == 'ingest' else 'estimate'} with the id {id!r}.")
+        raise NotFound(f"There is no {NAMES[kind]} with the id {id!r}.")
     return job
 
 

@@ -16,7 +16,7 @@ from app.uploads import Options, Spooled, accept, discard, receipt, spool
 from app.worker import working
 from storage import workers
 from storage.database import make_engine, read
-from storage.models import Batch, Estimate
+from storage.models import Analysis, Batch, Estimate
 
 BLOCK = 1 << 20
 
@@ -24,8 +24,8 @@ BLOCK = 1 << 20
 def ingest(settings: Settings, paths: Sequence[Path], options: Options) -> dict[str, Any]:
     """Spool the files, queue the upload, wait for its end: the receipt.
 
-    A worker that lives does it; where there is none, this process works until the upload and the estimates
-    that follow from it are done.
+    A worker that lives does it; where there is none, this process works until the upload, and the estimates
+    and analyses that follow from it, are done.
     """
     engine = make_engine(settings.url)
     with closing(connect(settings)) as jobs:
@@ -38,7 +38,7 @@ def ingest(settings: Settings, paths: Sequence[Path], options: Options) -> dict[
         else:
             with working(settings):
                 wait_until_done(engine, upload_id)
-                wait_for_estimates(engine, upload_id)
+                wait_for_what_follows(engine, upload_id)
         with read(engine) as session:
             return receipt(session, upload_id)
 
@@ -79,16 +79,19 @@ def wait_until_done(engine: Engine, upload_id: str) -> None:
         pass
 
 
-def wait_for_estimates(engine: Engine, upload_id: str) -> None:
-    open_ones = (
+def wait_for_what_follows(engine: Engine, upload_id: str) -> None:
+    """Until no estimate and no analysis of the upload's batches is open."""
+    models: tuple[type[Estimate] | type[Analysis], ...] = (Estimate, Analysis)
+    open_ones = [
         select(func.count())
-        .select_from(Estimate)
-        .join(Batch, Batch.id == Estimate.batch_id)
-        .where(Batch.upload_id == upload_id, Estimate.state.not_in(FINAL))
-    )
+        .select_from(model)
+        .join(Batch, Batch.id == model.batch_id)
+        .where(Batch.upload_id == upload_id, model.state.not_in(FINAL))
+        for model in models
+    ]
     while True:
         with read(engine) as session:
-            if not session.scalar(open_ones):
+            if not any(session.scalar(statement) for statement in open_ones):
                 return
         time.sleep(0.1)
 

@@ -42,6 +42,7 @@ TAGS = [
     {"name": "runs", "description": "Training runs and their steps."},
     {"name": "batches", "description": "The rollouts of one run, step and split."},
     {"name": "estimates", "description": "Recomputed advantages."},
+    {"name": "analyses", "description": "What made recorded advantages, and grids of parameters."},
     {"name": "figures", "description": "Plotly figures of batches and runs."},
     {"name": "dashboards", "description": "Pinned figures, and links that share them."},
     {"name": "service", "description": "Jobs, workers, health."},

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from app import findings
+from app import findings, reconciling
+from app.analysis import expect
 from app.defaults import default_requests
 from app.errors import AppError
 from app.estimation import ask, forget_step, parse
@@ -24,6 +25,8 @@ from storage.models import Upload
 from storage.runs import NAME_LENGTH
 
 CHECK_SECONDS = 0.5
+#: Batches of an upload are reconciled with it for so long; the rest have jobs of their own.
+RECONCILE_SECONDS = 20.0
 
 
 class Unreadable(AppError):
@@ -184,10 +187,11 @@ def nothing_read(problems: list[dict[str, Any]]) -> str:
 def publish(task: Task, upload: Upload, intake: Intake) -> None:
     """Make every batch of the upload visible in one step, with its statistics and first estimates."""
     shelves = list(intake.shelves.values())
-    summed = []
+    summed: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
+    until = time.monotonic() + RECONCILE_SECONDS
     for shelf in shelves:
         task.check()
-        summed.append(sum_up(task, shelf))
+        summed.append(sum_up(task, shelf, time.monotonic() < until))
 
     def end(session: WriteSession) -> None:
         hold(session, f"upload {upload.sha256}")
@@ -195,29 +199,36 @@ def publish(task: Task, upload: Upload, intake: Intake) -> None:
         if adopt(session, upload, run):  # the same bytes went through at the same time
             batches.discard_partial(session, upload.id)
             return
-        for shelf, summary in zip(shelves, summed, strict=True):
+        for shelf, (summary, _) in zip(shelves, summed, strict=True):
             batches.finish(session, shelf.id, fields=shelf.provenance(), **summary)
-        for shelf in shelves:
-            announce(session, task, shelf)
+        for shelf, (_, reconciliation) in zip(shelves, summed, strict=True):
+            announce(session, task, shelf, reconciliation)
         job_rows.finish(session, Upload, upload.id, "succeeded", done=upload.bytes)
 
     task.commit(end)
 
 
-def sum_up(task: Task, shelf: Shelf) -> dict[str, Any]:
-    """Statistics and findings of a batch that is all stored and not visible yet."""
-    fields = shelf.provenance()
+def sum_up(task: Task, shelf: Shelf, in_time: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Statistics and findings of a batch that is all stored and not visible yet; and what made its recorded
+    advantages, where it has any and there is time to say it now."""
+    fields, made = shelf.provenance(), None
+    later = not in_time or shelf.tokens > reconciling.MOST_TOKENS
     with read(task.engine) as session:
-        return {
+        if not later:
+            made = reconciling.at_once(session, shelf.id, fields, shelf.header, shelf.format)
+        summary = {
             "statistics": statistics.for_batch(session, shelf.id, fields),
-            "findings": findings.run(session, shelf.id, fields, shelf.header),
+            "findings": findings.run(session, shelf.id, fields, shelf.header, made or {}),
         }
+    return summary, made
 
 
-def announce(session: WriteSession, task: Task, shelf: Shelf) -> None:
-    """Ask for the default estimates, and for those that see the new batch as history."""
+def announce(session: WriteSession, task: Task, shelf: Shelf, reconciliation: dict[str, Any] | None) -> None:
+    """Ask for the default estimates and reconciliation, and for estimates whose history the batch is in."""
     batch = batches.get(session, shelf.id)
     assert batch is not None
     for body in default_requests(shelf):
         ask(session, task.jobs, batch, parse(body), BULK, default=True)
+    if reconciling.recorded_in(batch.fields):
+        expect(session, task.jobs, batch.id, reconciliation)
     forget_step(session, task.jobs, batch.run_id, batch.split, batch.step)

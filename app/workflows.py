@@ -1,4 +1,4 @@
-"""The two durable workflows, and how a job begins, goes on, ends, fails or is cancelled.
+"""The durable workflows, one per kind of job, and how a job begins, goes on, ends, fails or is cancelled.
 
 A workflow's body runs again from its start when its worker died; each `commit` that was made before is then
 answered from its record instead of being made twice. So the order of commits depends on nothing but the
@@ -17,6 +17,7 @@ from dbos import DBOS, DBOSPortableJSONSerializer, SQLAlchemyDatasource
 from dbos import error as engine_errors
 from sqlalchemy import Engine, select
 
+from app.analysis import run_analysis
 from app.cache import BatchCache
 from app.errors import AppError
 from app.estimation import run_estimate
@@ -40,7 +41,11 @@ class HandedBack(BaseException):
 #: What is done with a job that did not succeed.
 Ending = Callable[[WriteSession, Kind, str], None]
 
-BODIES: dict[Kind, Callable[[Task, str], None]] = {"ingest": run_ingest, "estimate": run_estimate}
+BODIES: dict[Kind, Callable[[Task, str], None]] = {
+    "ingest": run_ingest,
+    "estimate": run_estimate,
+    "analysis": run_analysis,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,13 @@ def request(
     *,
     default: bool = False,
     total: int = 0,
+    done: int = 0,
 ) -> tuple[Analysis, bool]:
     """The analysis of this kind and request on this batch, and whether it was made just now ("queued")."""
     row = {
         "id": new_id(), "batch_id": batch_id, "kind": kind, "request": request, "request_hash": request_hash,
-        "default": default, "state": "queued", "total": total, "created": time.time(),
+        "default": default, "state": "queued", "total": total, "done": done,
+        "created": time.time(),
     }  # fmt: skip
     created = insert_new(session, Analysis, row, ["batch_id", "kind", "request_hash"])
     where = (Analysis.batch_id == batch_id, Analysis.kind == kind, Analysis.request_hash == request_hash)

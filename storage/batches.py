@@ -129,6 +129,12 @@ def finish(
     return True
 
 
+def revise_findings(session: WriteSession, batch_id: str, findings: list[Any]) -> None:
+    """Replace the findings of a ready batch: all of it that may change, where a later analysis says more."""
+    codes = {finding["code"]: finding["severity"] for finding in findings}
+    session.execute(update(Batch).where(Batch.id == batch_id).values(findings=findings, codes=codes))
+
+
 def _counts(session: AnySession, batch_id: str) -> dict[str, int]:
     """What the batch's own rows say."""
     of_rollouts = select(func.count(), func.sum(Rollout.length)).where(Rollout.batch_id == batch_id)

@@ -1,4 +1,4 @@
-"""What every job row (`Upload`, `Estimate`, `Analysis`) can do. Each change compares and sets, so none is done
+"""What every job row (`Upload`, `Estimate`, `Analysis`) can do. Each change compares and sets: none is done
 twice.
 
 queued → running → succeeded | failed | cancelled; a queued job may be cancelled or fail at once. Finished is

@@ -17,8 +17,9 @@ from storage.service_models import Dashboard, IdempotencyKey, Panel, Share, Work
 from storage.types import Key, OwnJson, Verbatim
 
 __all__ = [
-    "STATES", "Analysis", "Base", "Batch", "Dashboard", "Estimate", "EstimateRollout", "IdempotencyKey", "Job",
-    "Panel", "Problem", "Prompt", "Rollout", "Run", "RunningMoments", "Share", "TokenArray", "Upload", "Worker",
+    "STATES", "Analysis", "Base", "Batch", "Dashboard", "Estimate", "EstimateRollout", "IdempotencyKey",
+    "Job", "Panel", "Problem", "Prompt", "Rollout", "Run", "RunningMoments", "Share", "TokenArray", "Upload",
+    "Worker",
 ]  # fmt: skip
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 

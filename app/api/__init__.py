@@ -2,6 +2,7 @@
 
 from app.api import (
     advantages,
+    analyses,
     batches,
     dashboards,
     estimates,
@@ -26,6 +27,7 @@ ROUTERS = (
     groups.router,
     registries.router,
     estimates.router,
+    analyses.router,
     advantages.router,
     dashboards.router,
     shares.router,

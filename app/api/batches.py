@@ -86,7 +86,7 @@ def describe(session: AnySession, batch: Batch) -> dict[str, Any]:
 def list_findings(request: Request, session: Reader, batch_id: Id) -> Response:
     """What is wrong with the batch, worst first, with the numbers that prove it and the rows it concerns."""
     batch = batch_of(session, batch_id)
-    tag = etag("findings", batch.id)
+    tag = etag("findings", batch.id, *batch.codes.items())  # a reconciliation may add one later
     return not_modified(request, tag) or respond(request, batch.findings, etag=tag)
 
 

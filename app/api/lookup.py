@@ -7,9 +7,9 @@ from fastapi import Path
 from sqlalchemy import select
 
 from app.errors import Conflict, NotFound
-from storage import batches, estimates, rollouts, runs
+from storage import analyses, batches, estimates, rollouts, runs
 from storage.database import AnySession
-from storage.models import Batch, Estimate, Prompt, Rollout, Run
+from storage.models import Analysis, Batch, Estimate, Prompt, Rollout, Run
 
 #: More rollouts than this no batch can have, and no database column could hold much more.
 MOST_INDEX = 2**31 - 1
@@ -63,6 +63,15 @@ def estimate_of(session: AnySession, estimate_id: str) -> Estimate:
     return estimate
 
 
+def analysis_of(session: AnySession, analysis_id: str) -> Analysis:
+    analysis = analyses.get(session, analysis_id)
+    if analysis is None:
+        raise NotFound(
+            f"There is no analysis {analysis_id!r}. GET /api/v1/batches/{{id}}/analyses lists a batch's."
+        )
+    return analysis
+
+
 def finished(estimate: Estimate) -> Estimate:
     """The estimate, if its numbers are there. Raises Conflict."""
     if estimate.state != "succeeded":
@@ -86,9 +95,9 @@ def estimate_in(session: AnySession, batch: Batch, estimate_id: str | None) -> E
     return finished(estimate)
 
 
-def version_of(estimate: Estimate | None) -> str:
-    """Changes when the estimate is computed again: for ETags."""
-    return "" if estimate is None else f"{estimate.id}.{estimate.revision}.{estimate.finished!r}"
+def version_of(job: Estimate | Analysis | None) -> str:
+    """Changes when the estimate or analysis is computed again: for ETags."""
+    return "" if job is None else f"{job.id}.{job.revision}.{job.finished!r}"
 
 
 def run_names(session: AnySession, run_ids: Iterable[str]) -> dict[str, str]:

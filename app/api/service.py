@@ -38,7 +38,7 @@ def list_jobs(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """List ingests and estimates, newest first."""
+    """List ingests, estimates and analyses, newest first."""
     unknown = sorted(set(state or ()) - set(STATES))
     if unknown:
         raise Unprocessable(f"There is no state {unknown[0][:64]!r}; there are {', '.join(STATES)}.")
@@ -48,7 +48,7 @@ def list_jobs(
 
 
 def job_item(row: JobRow) -> dict[str, Any]:
-    kind: Kind = "ingest" if row.kind == "ingest" else "estimate"
+    kind: Kind = next(kind for kind in KINDS if kind == row.kind)
     same = (
         "id", "title", "state", "stage", "done", "total", "attempts", "cancel_requested", "error", "executor",
         "created", "started", "finished",

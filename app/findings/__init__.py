@@ -23,6 +23,7 @@ from app.findings import (
     outlier_advantages,
     positive_log_probs,
     precision_loss,
+    recorded_advantages_disagree,
     repeated_rollout_segments,
     reward_component_collapse,
     reward_component_dominates,
@@ -61,6 +62,7 @@ FINDINGS: dict[str, Finding] = {
         split_group.FINDING,
         repeated_rollout_segments.FINDING,
         zero_variance_groups.FINDING,
+        recorded_advantages_disagree.FINDING,
         sign_flips.FINDING,
         task_offset.FINDING,
         fully_masked_rollout_votes.FINDING,
@@ -90,14 +92,18 @@ def run(
     batch_id: str,
     fields: dict[str, Any] | None = None,
     header: dict[str, Any] | None = None,
+    reconciliation: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Every finding of a batch in any state, worst first: `{code, severity, title, explanation, remedy,
     evidence, groups, groups_total, rollouts, rollouts_total}`.
 
     `fields` (field -> "recorded" | "derived:…" | "absent") and `header` are to be given for a batch that is
-    still being written. Raises storage.arrays.Corrupt.
+    still being written, and `reconciliation` where `app.reconciling.answer` was asked already. Raises
+    storage.arrays.Corrupt.
     """
-    return check(read_view(session, batch_id, fields, header, observers=OBSERVERS))
+    view = read_view(session, batch_id, fields, header, observers=OBSERVERS)
+    recorded_advantages_disagree.prepare(session, batch_id, view, reconciliation)
+    return check(view)
 
 
 def assess(
@@ -108,6 +114,7 @@ def assess(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Statistics (see `app.findings.statistics`) and findings of a batch, which is read only once."""
     view = read_view(session, batch_id, fields, header, observers=OBSERVERS)
+    recorded_advantages_disagree.prepare(session, batch_id, view)
     return batch_statistics(view), check(view)
 
 

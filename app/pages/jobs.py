@@ -14,13 +14,13 @@ from storage.models import Batch, Run, Worker
 
 LIMIT = 50
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
-KINDS = {"ingest": "reading a file", "estimate": "estimating"}
+KINDS = {"ingest": "reading a file", "estimate": "estimating", "analysis": "analysing"}
 SHOWN_SECONDS = 7 * 86400.0  # how long a worker that is gone stays in the list
 
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
-    """`href`: the upload's receipt, or the batch under the estimate; `of`: that batch."""
+    """`href`: the upload's receipt, the batch under the estimate, or the analysed batch; `of`: that batch."""
 
     kind: str
     doing: str
@@ -98,7 +98,11 @@ def _batch_names(session: ReadSession, ids: set[str]) -> dict[str, str]:
 
 
 def _line(job: jobs.JobRow, of: str | None) -> JobLine:
-    href = f"/uploads/{job.id}" if job.kind == "ingest" else f"/batches/{job.batch_id}?estimate={job.id}"
+    href = {
+        "ingest": f"/uploads/{job.id}",
+        "estimate": f"/batches/{job.batch_id}?estimate={job.id}",
+        "analysis": f"/batches/{job.batch_id}",
+    }[job.kind]
     seconds = (job.finished or time.time()) - job.started if job.started else None
     return JobLine(
         job.kind, KINDS[job.kind], job.id, job.title, of, href, job.state, job.stage, job.done, job.total,

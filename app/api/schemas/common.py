@@ -55,7 +55,7 @@ class Progress(Shape):
     stage: str = Field(examples=["storing"])
     done: int
     total: int
-    unit: Literal["bytes", "rollouts"]
+    unit: Literal["bytes", "rollouts", "steps"]
     elapsed_seconds: Number
     per_second: Number
     eta_seconds: Number
@@ -64,13 +64,13 @@ class Progress(Shape):
     error: str | None
 
 
-def responses(described: dict[int, str], model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+def responses(described: dict[int, str], model: Any) -> dict[int | str, dict[str, Any]]:
     """Further answers of an endpoint, each with a body of `model`."""
     return {status: {"description": text, "model": model} for status, text in described.items()}
 
 
 def accepted(
-    model: type[BaseModel], text: str = "Not ended yet: ask again at the address in Location."
+    model: Any, text: str = "Not ended yet: ask again at the address in Location."
 ) -> Any:
     return responses({202: text}, model)
 

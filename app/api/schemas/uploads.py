@@ -70,9 +70,9 @@ class Receipt(Shape):
 
 
 class JobItem(Shape):
-    """An ingest or an estimate. `id` is the upload's or the estimate's."""
+    """An ingest, an estimate or an analysis. `id` is the upload's, the estimate's or the analysis'."""
 
-    kind: Literal["ingest", "estimate"]
+    kind: Literal["ingest", "estimate", "analysis"]
     id: str
     title: str
     batch: str | None
@@ -80,7 +80,7 @@ class JobItem(Shape):
     stage: str
     done: int
     total: int
-    unit: Literal["bytes", "rollouts"]
+    unit: Literal["bytes", "rollouts", "steps"]
     attempts: int
     cancel_requested: bool
     error: str | None
@@ -110,7 +110,7 @@ class WorkerItem(Shape):
 
 
 class QueueLength(Shape):
-    kind: Literal["ingest", "estimate"]
+    kind: Literal["ingest", "estimate", "analysis"]
     queued: int
     running: int
 

@@ -1,0 +1,184 @@
+"""Which convention, or mistake, made a batch's recorded advantages: from storage to the API's answer."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from app.configured import Configured, configured
+from app.errors import Unprocessable
+from app.logs import get_logger
+from app.tensors import Loaded, load, prompt_keys, spread, tensor
+from estimators import CONVENTIONS, TOKEN_FIELDS, Request, missing
+from estimators.reconcile import Hints, Reconciliation, Recorded, reconcile
+from storage import arrays
+from storage.database import AnySession
+
+log = get_logger("vantage.reconciling")
+
+FIELDS = (*TOKEN_FIELDS, "prompt_ids")
+#: Texts of tokens that only fill a row up.
+PADDING = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>")
+#: A batch of at most so many tokens is reconciled while it comes in, a larger one by a job of its own.
+MOST_TOKENS = 4_000_000
+NOTHING = "The file has no advantages, neither per token nor per rollout: there is nothing to compare with."
+
+
+def recorded_in(fields: Mapping[str, Any]) -> bool:
+    """Whether a batch with these fields (name -> "recorded" | "derived:…" | "absent") has advantages."""
+    return any(fields.get(name, "absent") == "recorded" for name in ("advantages", "advantage"))
+
+
+def at_once(
+    session: AnySession, batch_id: str, fields: Mapping[str, Any], header: Mapping[str, Any], format: str
+) -> dict[str, Any] | None:
+    """The answer on a batch that may still be coming in; None where no advantage is recorded.
+
+    None, too, where answering fails: a batch must not be lost for it. Asked for as a job, it says why.
+    """
+    if not recorded_in(fields):
+        return None
+    try:
+        return answer(session, batch_id, header, format)
+    except Exception as error:
+        log.error("not reconciled", batch=batch_id, error=type(error).__name__)
+        return None
+
+
+def loaded(session: AnySession, batch_id: str) -> Loaded:
+    """The batch with every field that a convention may need."""
+    return load(session, batch_id, FIELDS)
+
+
+def answer(
+    session: AnySession,
+    batch_id: str,
+    header: Mapping[str, Any],
+    format: str,
+    given: Loaded | None = None,
+    asked: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The answer of the API: `recorded`, `verdict`, `candidates` best first, and what the header says.
+
+    `given`: the batch, if it is loaded already; then the work is done on its device. `asked`: a `convention`
+    and `params` that the caller says were configured, over what the header says.
+    """
+    batch = given or loaded(session, batch_id)
+    recorded = recorded_advantages(session, batch_id, batch)
+    said = configuration(header, format, asked or {})
+    if recorded is None:
+        return nothing(header, format, asked or {})
+    hints = Hints(
+        params=said.params,
+        convention=said.convention,
+        framework=said.framework,
+        prompt=_on(prompt_numbers(session, batch_id, batch), batch),
+        padding=_on(padding(session, batch_id, header, batch), batch),
+    )
+    found = reconcile(batch.batch, recorded, hints)
+    return shown(found, batch.columns.index) | {
+        "configured": asdict(said),
+        "unknown": unknown(batch, said, header),
+    }
+
+
+def nothing(header: Mapping[str, Any], format: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer where no advantage is recorded."""
+    said = configuration(header, format, asked)
+    return {
+        "recorded": None, "verdict": "nothing_recorded", "candidates": [], "precision": None,
+        "explanation": NOTHING, "deciding": None, "deciding_rollout": None, "configured": asdict(said),
+        "unknown": [],
+    }  # fmt: skip
+
+
+def configuration(header: Mapping[str, Any], format: str, asked: Mapping[str, Any]) -> Configured:
+    """What the caller says was configured, put over what the header says."""
+    said = configured(header, format)
+    convention = asked.get("convention") or said.convention
+    estimator = CONVENTIONS[convention].estimator if convention else said.estimator
+    return Configured(convention, said.framework, estimator, {**said.params, **(asked.get("params") or {})})
+
+
+def recorded_advantages(session: AnySession, batch_id: str, given: Loaded) -> Recorded | None:
+    """Those per token where there are any, else those per rollout; None where there are none."""
+    lengths = np.where(given.unknown, 1, given.columns.length)
+    values = tensor(session, batch_id, "advantages", lengths)
+    if values is not None:
+        return Recorded(values.to(given.batch.offsets.device), per_token=True)
+    if np.isnan(given.columns.advantage).all():
+        return None
+    return Recorded(torch.from_numpy(given.columns.advantage).to(given.batch.offsets.device), per_token=False)
+
+
+def prompt_numbers(session: AnySession, batch_id: str, given: Loaded) -> NDArray[np.int64] | None:
+    """A number per rollout `[B]`, equal for equal prompts; None where one has no prompt."""
+    try:
+        keys = prompt_keys(session, batch_id, given.columns)
+    except Unprocessable:
+        return None
+    return np.unique(keys, return_inverse=True)[1].astype(np.int64)
+
+
+def padding(
+    session: AnySession, batch_id: str, header: Mapping[str, Any], given: Loaded
+) -> NDArray[np.bool_] | None:
+    """Tokens `[N]` that are padding by their id or their text; None where that cannot be told."""
+    lengths = np.where(given.unknown, 1, given.columns.length)
+    pad = header.get("pad_token_id")
+    ids = arrays.flat(session, batch_id, "response_ids") if isinstance(pad, int) else None
+    if ids is not None:
+        return np.asarray(spread(ids, lengths, fill=int(pad == 0) - 1) == pad)
+    sizes = arrays.flat(session, batch_id, "response_token_sizes")
+    texts = arrays.flat(session, batch_id, "response_tokens")
+    if sizes is None or texts is None or not np.array_equal(sizes[1], lengths):
+        return None
+    return _has_text(texts[0], sizes[0].astype(np.int64), PADDING)
+
+
+def _has_text(data: NDArray[Any], sizes: NDArray[np.int64], wanted: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Which tokens, of `sizes` bytes each, end to end in `data`, have one of the texts."""
+    starts = np.cumsum(sizes) - sizes
+    found = np.zeros(sizes.size, dtype=bool)
+    for text in wanted:
+        letters = np.frombuffer(text.encode(), np.uint8)
+        places = np.flatnonzero(sizes == letters.size)
+        same = (data[starts[places, None] + np.arange(letters.size)] == letters).all(axis=1)
+        found[places[same]] = True
+    return found
+
+
+def _on(values: NDArray[Any] | None, given: Loaded) -> torch.Tensor | None:
+    """On the device of the batch."""
+    return None if values is None else torch.from_numpy(values).to(given.batch.offsets.device)
+
+
+def unknown(given: Loaded, said: Configured, header: Mapping[str, Any]) -> list[str]:
+    """What would have to be known to compute the configured convention: fields and parameters by name."""
+    if said.convention is None:
+        return ["adv_estimator"]
+    request = Request.from_dict({"convention": said.convention})
+    lacking = [*missing(given.batch, request)]
+    lacking += [
+        name for name in ("gamma", "lam") if hasattr(request.params, name) and name not in said.params
+    ]
+    tokens = given.batch.token_level_rewards is not None
+    if given.batch.ref_log_probs is not None and not tokens and "kl_coef" not in header:
+        lacking.append("kl_coef")
+    if bool(torch.isnan(given.batch.scores).any()) and not tokens and given.batch.token_level_scores is None:
+        lacking.append("reward")
+    return lacking
+
+
+def shown(found: Reconciliation, index: NDArray[np.int64]) -> dict[str, Any]:
+    """A reconciliation with the rollouts' own numbers for places in the batch."""
+    body = asdict(found)
+    for candidate in body["candidates"]:
+        candidate["failing"] = index[list(candidate["failing"])].tolist()
+    place = body["deciding_rollout"]
+    body["deciding_rollout"] = None if place is None else int(index[place])
+    body["candidates"] = list(body["candidates"])
+    return body
