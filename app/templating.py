@@ -111,6 +111,14 @@ def panel_json(panel: Mapping[str, Any]) -> str:
     return json.dumps({name: value for name, value in panel.items() if value is not None})
 
 
+def by_estimator(conventions: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    """Estimator -> its conventions, both in order of appearance."""
+    groups: dict[str, list[Any]] = {}
+    for each in conventions:
+        groups.setdefault(each.estimator, []).append(each)
+    return list(groups.items())
+
+
 def pretty(value: Any) -> str:
     """JSON that a person reads."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
@@ -144,6 +152,7 @@ def environment() -> Environment:
         island=island,
         panel_json=panel_json,
         pretty=pretty,
+        by_estimator=by_estimator,
     )
     return env
 

@@ -17,6 +17,27 @@ for (const form of document.querySelectorAll("form.request")) {
   show();
 }
 
+// A list of many options is narrowed by what is typed beside it; what is chosen stays in it.
+for (const input of document.querySelectorAll("input[data-finds]")) {
+  const list = document.getElementById(input.dataset.finds);
+  const groups = [...list.children];
+  const narrow = () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const kept = list.value;
+    const fits = (option) => words.every((word) => option.dataset.words.toLowerCase().includes(word));
+    list.replaceChildren(...groups.map((group) => {
+      const copy = group.cloneNode(false);
+      copy.append(...[...group.children].filter(fits).map((option) => option.cloneNode(true)));
+      return copy;
+    }).filter((group) => group.childElementCount));
+    const first = [...list.options].find((option) => option.value === kept) ?? [...list.options].find((option) => !option.disabled);
+    if (first) first.selected = true;
+    list.dispatchEvent(new Event("change"));
+  };
+  input.addEventListener("input", narrow);
+  input.addEventListener("keydown", (event) => event.key === "Enter" && event.preventDefault());
+}
+
 document.addEventListener("click", (event) => {
   document.querySelectorAll("details.menu[open]").forEach((menu) => {
     if (!menu.contains(event.target)) menu.open = false;

@@ -1,5 +1,7 @@
 """The form that asks for an estimate, and the forms that do without scripts."""
 
+import re
+
 import pytest
 
 from app.errors import Unprocessable
@@ -50,6 +52,18 @@ def test_what_the_page_offers_can_be_sent_back(site: Site) -> None:
             if value != "null":
                 field = f"params.{estimator['name']}.{setting['name']}"
                 Request.from_dict(body_of([("convention", name), (field, value)]))
+
+
+def test_conventions_stand_in_one_group_per_estimator(site: Site) -> None:
+    html = site.page(f"/batches/{site.batches['plain']}")
+    groups = re.findall(r'<optgroup label="([^"]+)">(.*?)</optgroup>', html, re.S)
+    assert [name for name, _ in groups] == list(dict.fromkeys(c.estimator for c in CONVENTIONS.values()))
+    offered = [re.findall(r'<option value="([^"]+)"[^>]*?( disabled)?>', body) for _, body in groups]
+    assert {name for each in offered for name, _ in each} == set(CONVENTIONS)
+    for each in offered:  # what this batch allows comes first
+        assert sorted(each, key=lambda option: bool(option[1])) == each
+    notes = re.findall(r'<li data-convention="[^"]+"( hidden)?>', html)
+    assert len(notes) == len(CONVENTIONS) and notes.count("") == 1
 
 
 def test_an_estimate_is_asked_for_by_a_plain_form(fresh: Site) -> None:
