@@ -37,6 +37,13 @@ class Finding:
     begin: Callable[[View], Any] = lambda view: {}
 
 
+def reports(said: Report | list[Report] | None) -> list[Report]:
+    """What a check gave, as a list."""
+    if said is None:
+        return []
+    return said if isinstance(said, list) else [said]
+
+
 def report(
     view: View,
     severity: Severity,
@@ -60,7 +67,7 @@ def report(
         "title": title,
         "explanation": explanation,
         "remedy": remedy,
-        "evidence": {name: _plain(value) for name, value in evidence.items()},
+        "evidence": {name: plain(value) for name, value in evidence.items()},
         "groups": [view.group_ids[g] for g in numbers[:MOST_GROUPS].tolist()],
         "groups_total": int(numbers.size),
         "rollouts": np.sort(view.index[places])[:MOST_ROLLOUTS].tolist(),
@@ -68,14 +75,14 @@ def report(
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Numbers of numpy as Python's; what is not finite is null."""
     if isinstance(value, np.ndarray):
-        return [_plain(each) for each in value.tolist()]
+        return [plain(each) for each in value.tolist()]
     if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):

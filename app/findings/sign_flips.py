@@ -4,7 +4,7 @@ Two readings, the stronger first:
 
 * Recorded: advantages are recorded, one number for each rollout (or the same on every token), and for at
   least one rollout in ten their sign is the opposite of reward − group mean. Something other than the group
-  was the baseline. critical.
+  was the baseline, and the header names no estimator that has none. critical.
 * Would be: no advantage is recorded that could tell, and centring on the batch gives at least `chance +
   0.15 + 0.8/√B` (at most a half) of the rollouts another sign than centring on the group, and two groups in
   five lie wholly on one side of the batch mean. `chance = arccos(√(1 − 1/n))/π` is what equally hard
@@ -52,7 +52,7 @@ def check(view: View) -> dict[str, Any] | None:
     if compared.sum() < LEAST:
         return None
     centred = np.where(compared, view.reward - groups.mean[view.group], np.nan)
-    if recorded.counted(view).any():
+    if recorded.counted(view).any() and not _over_batch(view):
         return _recorded(view, groups, centred)
     return _would_be(view, groups, centred)
 

@@ -1,18 +1,25 @@
 """No finding on a clean batch, whatever its shape."""
 
 import pytest
-from sqlalchemy import Engine
 
-from app import findings
-from storage.database import read
-from tests.findings.clean import clean_batch
+from tests.findings.cases import findings_of_rows
+from tests.findings.clean import clean_rows
+from tests.findings.memory import codes_of
+from tests.working import Place
+
+BATCHES, BLOCK = 200, 25
 
 
-@pytest.mark.parametrize("block", range(6))
-def test_nothing_fires_on_clean_batches(sqlite_engine: Engine, block: int) -> None:
+@pytest.mark.parametrize("block", range(BATCHES // BLOCK))
+def test_nothing_fires_on_clean_batches(block: int) -> None:
     said = {}
-    for seed in range(block * 10, block * 10 + 10):
-        batch = clean_batch(sqlite_engine, seed)
-        with read(sqlite_engine) as session:
-            said[seed] = [found["title"] for found in findings.run(session, batch.id)]
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        header, rows = clean_rows(seed)
+        said[seed] = [found["title"] for found in codes_of(rows, header).values()]
     assert said == {seed: [] for seed in said}
+
+
+@pytest.mark.parametrize("seed", [0, 7, 14, 27, 34, 47])
+def test_nothing_fires_after_a_real_upload(place: Place, seed: int) -> None:
+    header, rows = clean_rows(seed)
+    assert findings_of_rows(place, rows, header) == {}

@@ -1,0 +1,65 @@
+"""Responses became much longer or much shorter, and stayed so.
+
+Said where the mean length is at least twice or at most half of what it was before the turn. Longer: info
+while the mean reward rises with it (reasoning that pays), warning otherwise. Shorter: warning.
+
+Seen as: "response length keeps growing", "length collapses to a few tokens" (understand-r1-zero#11,
+verl#3741, open-r1#239, trl#6805).
+
+Remedy: look at the loss aggregation and at length-dependent rewards, at the truncated share, and at the
+longest or shortest responses of the batch where it begins.
+
+Evidence: `before`, `now` (tokens), `ratio`, `reward_before`, `reward_now`, `first_step_after`.
+"""
+
+import numpy as np
+
+from app.findings.finding import Severity
+from app.findings.of_run.finding import RunFinding, RunReport, Steps, numbers, report
+from app.findings.of_run.series import Turn, series, steps_of, turn
+from app.formatting import integer, number
+
+TIMES = 2.0
+
+
+def check(steps: Steps) -> RunReport | None:
+    turned = turn(series(steps.rows, lambda said: ((said.get("length") or {}).get("all") or {}).get("mean")))
+    if turned is None or turned.before <= 0 or turned.now <= 0:
+        return None
+    ratio = turned.now / turned.before
+    if 1 / TIMES < ratio < TIMES:
+        return None
+    before, now = _rewards(steps, turned)
+    pays = ratio > 1 and before is not None and now is not None and now > before
+    severity: Severity = "info" if pays else "warning"
+    return report(
+        severity,
+        f"Responses are {number(ratio if ratio > 1 else 1 / ratio, 2)} times as "
+        f"{'long' if ratio > 1 else 'short'} as before: "
+        f"{number(turned.now)} tokens ({steps_of(turned)}), {number(turned.before)} until step "
+        f"{integer(turned.last_before.step)}.",
+        explanation="The mean reward rose with it, so the tokens may be well spent."
+        if pays
+        else "The mean reward did not rise with it. Length is then learned for its own sake: by how the loss "
+        "is averaged, by a reward that depends on it, or by loops that end at the limit.",
+        remedy="Look at the loss aggregation (a mean over each response favours long wrong answers), at "
+        "rewards that depend on length, and at the responses of the batch where it begins.",
+        evidence={**numbers(turned), "ratio": ratio, "reward_before": before, "reward_now": now},
+        at=turned.at,
+    )
+
+
+def _rewards(steps: Steps, turned: Turn) -> tuple[float | None, float | None]:
+    """Median of the mean rewards before the turn and since."""
+    known = [
+        (row.step, mean)
+        for row in steps.rows
+        if row.step is not None and (mean := (row.statistics.get("reward") or {}).get("mean")) is not None
+    ]
+    first = turned.at.step or 0
+    halves = [[mean for step, mean in known if (step >= first) == later] for later in (False, True)]
+    before, now = (float(np.median(half)) if half else None for half in halves)
+    return before, now
+
+
+FINDING = RunFinding("length_drift", "Responses became much longer or shorter", check)
