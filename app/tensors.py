@@ -13,6 +13,7 @@ from sqlalchemy import or_, select
 
 from app.errors import Unprocessable
 from estimators import TOKEN_FIELDS, Batch, Request
+from estimators.groups import integer_ids
 from estimators.registry import ESTIMATORS
 from storage import arrays, rollouts
 from storage.database import AnySession
@@ -159,6 +160,11 @@ def group_numbers(session: AnySession, batch_id: str, columns: Columns, grouping
         keys: NDArray[Any] = columns.group_no
     elif grouping == "prompt":
         keys = prompt_keys(session, batch_id, columns)
+    elif grouping == "integer_id":
+        named = select(Prompt.group_no, Prompt.group_id).where(Prompt.batch_id == batch_id)
+        names = {row.group_no: row.group_id for row in session.execute(named)}
+        of_number = dict(zip(names, integer_ids(list(names.values())).tolist(), strict=True))
+        keys = np.array([of_number[number] for number in columns.group_no.tolist()], np.int64)
     else:
         keys = columns.index // int(grouping.removeprefix("stride:"))
     return np.unique(keys, return_inverse=True)[1].astype(np.int64)

@@ -1,14 +1,16 @@
 """What an estimator is: a name, a formula, the parameters it takes and the function that computes it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.parameters import settings_schema
+
+#: What an estimator keeps from one step of a run to the next: some numbers by name.
+State = Mapping[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,16 +19,22 @@ class Raw:
 
     `returns` `[N]` are the critic's targets, for estimators that have them. Masked tokens hold what the
     estimator's convention leaves there; NaN: undefined, because something it depends on was not recorded.
+    Whitening neither looks at the rollouts `apart` `[B]` bool nor changes them.
     """
 
     advantages: Tensor
     per_token: bool
     returns: Tensor | None = None
+    apart: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
-    """`needs` names the fields without which it cannot run (see `estimate.missing`)."""
+    """`needs` names the fields without which it cannot run (see `estimate.missing`).
+
+    One with `carry` depends on the earlier steps of the run: `carry(batch, params, state)` gives the state
+    after a batch, and `run` takes the state after the earlier ones as its last argument.
+    """
 
     name: str
     sentence: str
@@ -34,7 +42,8 @@ class Estimator:
     paper: str
     needs: tuple[str, ...]
     params: type[Any]
-    run: Callable[[Batch, Any, torch.dtype], Raw]
+    run: Callable[..., Raw]
+    carry: Callable[[Batch, Any, State], State] | None = None
 
 
 def params_schema(estimator: Estimator) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Prompt groups: string ids to dense numbers once, then statistics of one number per rollout."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -21,6 +21,23 @@ def factorize(ids: Iterable[Hashable]) -> tuple[Tensor, list[Hashable]]:
     numbers: defaultdict[Hashable, int] = defaultdict(count().__next__)
     dense = np.fromiter(map(numbers.__getitem__, every), dtype=np.int64, count=len(every))
     return torch.from_numpy(dense), list(numbers)
+
+
+def integer_ids(ids: Sequence[str]) -> Tensor:
+    """`factorize` of ids that are read as whole numbers where every one is a number, as verl's vectorised
+    estimators do: "01" and "1" are one group, and numbers with decimals lose them (0.25 and 0.75 are one)."""
+    try:
+        numbers: list[Hashable] = [int(text) for text in ids]
+    except ValueError:
+        try:
+            parts = np.array([float(text) for text in ids])
+        except ValueError:
+            return factorize(ids)[0]
+        if not np.isfinite(parts).all():
+            return factorize(ids)[0]
+        whole = np.allclose(parts, np.rint(parts), rtol=0.0, atol=1e-6)
+        numbers = list((np.rint(parts) if whole else np.trunc(parts)).tolist())
+    return factorize(numbers)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from estimators.whitening import Whitening
 
 Precision = Literal["float64", "float32"]
 
-#: How rollouts are grouped: as recorded, by equal prompt, or every N in the order of the file.
-GROUPINGS = ("group_id", "prompt", "stride:N")
+#: How rollouts are grouped: as recorded, by equal prompt, every N in the order of the file, or as recorded
+#: with ids read as whole numbers (`groups.integer_ids`).
+GROUPINGS = ("group_id", "prompt", "stride:N", "integer_id")
 
 _FIELDS = ("convention", "estimator", "params", "whitening", "precision", "grouping")
 
@@ -51,7 +52,8 @@ class Request:
         if precision not in ("float64", "float32"):
             raise ValueError(f"precision is {precision!r}; give float64 or float32.")
         chosen = convention.name if convention else None
-        return cls(estimator, params, whitening, precision, _grouping(given.get("grouping")), chosen)
+        grouping = _grouping(given.get("grouping"), convention)
+        return cls(estimator, params, whitening, precision, grouping, chosen)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything spelt out; `from_dict` of it is this request again."""
@@ -112,11 +114,13 @@ def _aliased(
     return own, whitening
 
 
-def _grouping(value: Any) -> str:
+def _grouping(value: Any, convention: Convention | None) -> str:
     if value is None:
-        return "group_id"
-    if value in ("group_id", "prompt") or (
+        return convention.grouping if convention else "group_id"
+    if value in ("group_id", "prompt", "integer_id") or (
         isinstance(value, str) and re.fullmatch(r"stride:[1-9]\d{0,8}", value)
     ):
         return str(value)
-    raise ValueError(f"grouping is {value!r}; give group_id, prompt or stride:N with N of at least 1.")
+    raise ValueError(
+        f"grouping is {value!r}; give group_id, prompt, integer_id or stride:N with N of at least 1."
+    )

@@ -7,10 +7,14 @@ from estimators.conventions.convention import Alias, Convention
 from estimators.conventions.dr_grpo import DR_GRPO
 from estimators.conventions.gae import GAE
 from estimators.conventions.grpo import GRPO
+from estimators.conventions.other import BASELINE, OTHER
 from estimators.conventions.reinforce import REINFORCE
+from estimators.conventions.rloo import RLOO
 
 __all__ = ["CONVENTIONS", "Alias", "Convention"]
 
 CONVENTIONS: dict[str, Convention] = {
-    convention.name: convention for family in (GAE, GRPO, DR_GRPO, REINFORCE) for convention in family
+    convention.name: convention
+    for family in (GAE, GRPO, DR_GRPO, RLOO, REINFORCE, BASELINE, OTHER)
+    for convention in family
 }

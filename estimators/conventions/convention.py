@@ -36,7 +36,10 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """`params` is the estimator's parameter dataclass; `framework` and `version` say with whom it agrees."""
+    """`params` is the estimator's parameter dataclass; `framework` and `version` say with whom it agrees.
+
+    `grouping` is how it groups rollouts unless the request says otherwise.
+    """
 
     name: str
     estimator: str
@@ -46,3 +49,4 @@ class Convention:
     version: str | None
     note: str
     aliases: Mapping[str, Alias] = field(default_factory=dict)
+    grouping: str = "group_id"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from estimators import ROLLOUT_FIELDS, TOKEN_FIELDS, Batch
+from estimators import ROLLOUT_FIELDS, TOKEN_FIELDS, Batch, factorize
+from estimators.groups import integer_ids
 from tests.estimators.build import batch_of
 
 FOLDER = Path(__file__).parent.parent / "data" / "cases"
@@ -32,7 +33,8 @@ class Built:
     on_masked: bool = False
 
 
-Builder = Callable[[Case], Built]
+#: Most cases are one request; one with two settings is two.
+Builder = Callable[[Case], Built | list[Built]]
 
 
 def paths() -> list[Path]:
@@ -86,9 +88,13 @@ def lone_tokens(count: int) -> list[list[int]]:
     return [[1]] * count
 
 
-def batch_from(rows: Sequence[Row]) -> Batch:
+def batch_from(rows: Sequence[Row], grouping: str = "group_id") -> Batch:
     """The rows as an `estimators.Batch`, without file, database or worker."""
     mask = [row["response_mask"] for row in rows]
+    labels = [row["group_id"] for row in rows]
+    group = (
+        integer_ids([str(label) for label in labels]) if grouping == "integer_id" else factorize(labels)[0]
+    )
     fields: dict[str, Any] = {}
     for name in TOKEN_FIELDS:
         if any(name in row for row in rows):
@@ -98,11 +104,11 @@ def batch_from(rows: Sequence[Row]) -> Batch:
     for name in ROLLOUT_FIELDS:
         if any(name in row for row in rows):
             fields[name] = [row.get(name) for row in rows]
+    if any("prompt_ids" in row for row in rows):
+        fields["prompt_length"] = [len(row.get("prompt_ids", ())) for row in rows]
     names = {name: None for row in rows for name in row.get("reward_components", {})}
     components = {name: [row.get("reward_components", {}).get(name) for row in rows] for name in names}
-    return batch_of(
-        mask, [row["group_id"] for row in rows], [row.get("reward") for row in rows], components, **fields
-    )
+    return batch_of(mask, group.tolist(), [row.get("reward") for row in rows], components, **fields)
 
 
 def by_step(rows: Sequence[Row]) -> list[list[Row]]:

@@ -9,35 +9,36 @@ import pytest
 import torch
 from torch import Tensor
 
-from estimators import Batch, Refused, Request, Result, estimate
-from tests.cases import BUILDERS, Built, Case, built, load, paths
+from estimators import ESTIMATORS, Batch, Refused, Request, Result, estimate
+from tests.cases import BUILDERS, Built, Case, load, paths, requests_of
 from tests.cases.build import batch_from, by_step
 
 
 @pytest.mark.parametrize("path", paths(), ids=lambda path: str(path.stem))
 def test_agrees_with_the_framework(path: Path) -> None:
     case = load(path)
-    made = built(case)
-    request = Request.from_dict(made.body)
-    if made.advantages is None:
-        with pytest.raises(Refused):
-            run(made, request)
-        return
-    for batch, result, places in run(made, request):
-        wanted = [made.advantages[i] for i in places]
-        compare(batch, result.advantages, wanted, case, made, "advantages")
-        if made.returns is not None:
-            assert result.returns is not None
-            compare(batch, result.returns, [made.returns[i] for i in places], case, made, "returns")
+    for made in requests_of(case):
+        request = Request.from_dict(made.body)
+        if made.advantages is None:
+            with pytest.raises(Refused):
+                run(made, request)
+            continue
+        for batch, result, places in run(made, request):
+            wanted = [made.advantages[i] for i in places]
+            compare(batch, result.advantages, wanted, case, made, "advantages")
+            if made.returns is not None:
+                assert result.returns is not None
+                compare(batch, result.returns, [made.returns[i] for i in places], case, made, "returns")
 
 
 def run(made: Built, request: Request) -> list[tuple[Batch, Result, list[int]]]:
     """The batch and the result of each step, and which of the rows are its own."""
-    found = []
+    found, state, carry = [], None, ESTIMATORS[request.estimator].carry
     for rows in by_step(made.rows):
-        batch = batch_from(rows)
+        batch = batch_from(rows, request.grouping)
         places = [i for i, row in enumerate(made.rows) if row["step"] == rows[0]["step"]]
-        found.append((batch, estimate(batch, request), places))
+        found.append((batch, estimate(batch, request, state=state), places))
+        state = None if carry is None else carry(batch, request.params, state or {})
     return found
 
 

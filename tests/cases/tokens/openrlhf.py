@@ -18,7 +18,7 @@ def gae(case: Case) -> Built:
 FAMILIES: dict[str, Builder] = {"gae": gae}
 
 
-def by_estimator(case: Case) -> Built:
+def by_estimator(case: Case) -> Built | list[Built]:
     return FAMILIES.get(case["config"]["estimator"], grouped)(case)
 
 

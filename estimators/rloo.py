@@ -1,0 +1,54 @@
+"""Leave-one-out: each response against the mean of its siblings, itself left out, so that the baseline does
+not depend on the response that it judges.
+
+    A_i = s_i − mean_{j ≠ i} s_j = n/(n−1) · (s_i − mean_g)
+
+Paper: Ahmadian et al. 2024 (Back to Basics), arXiv:2402.14740. Agrees with verl 0.9.1 (`rloo/verl` and, for
+groups of one, `rloo_vectorized/verl`), TRL 1.16.0, OpenRLHF 0.11.2, NeMo-RL 0.6.0 without std, AReaL 1.0.4
+(`mean_leave1out`), rLLM and SkyRL, each under its name.
+
+**Conventions**
+
+- masked tokens in the recursion: there is none; a reward on a masked token counts in s_i
+- value after the last token: no values
+- groups of one: 0; verl, AReaL and rLLM the score itself; OpenRLHF refuses. A lone scored rollout of a larger
+  group always has 0
+- who enters a group: scored rollouts with an unmasked token; in every framework also fully masked ones
+- std: none
+- ε and where: none
+- whitening over what: none by default; TRL over the responses of the batch with `normalize_advantages`
+- what `returns` means: nothing, there is no critic
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from estimators.batch import Batch
+from estimators.centring import CentringParams, complete, see, settle
+from estimators.estimator import Estimator, Raw
+
+
+@dataclass(frozen=True, slots=True)
+class RlooParams(CentringParams):
+    """Nothing of its own."""
+
+
+def run(batch: Batch, params: RlooParams, dtype: torch.dtype) -> Raw:
+    """One advantage per rollout."""
+    seen = see(batch, params, dtype)
+    number = seen.number
+    factor = number / (number - 1.0).clamp(min=1.0)
+    advantages = (seen.scores - seen.mean) * factor.to(dtype)
+    return complete(seen, settle(seen, advantages, seen.scores, params), batch, params)
+
+
+ESTIMATOR = Estimator(
+    name="rloo",
+    sentence="Scores each response by how far it lies above the mean of the others, itself left out.",
+    formula="A_i = s_i − mean_{j ≠ i} s_j",
+    paper="https://arxiv.org/abs/2402.14740",
+    needs=("reward",),
+    params=RlooParams,
+    run=run,
+)
