@@ -38,11 +38,18 @@ SIGNATURES: tuple[tuple[str, frozenset[str]], ...] = tuple(
 )
 
 SHOWN_KEYS = 8
+AGENT_LIGHTNING = frozenset(("rollout_id", "reward", "prompt", "response"))
+
+
+def is_agent_lightning(row: dict[str, Any]) -> bool:
+    """Four fields, none else, and an id as that framework makes it: others have these fields, too."""
+    rollout = row.get("rollout_id")
+    return row.keys() == AGENT_LIGHTNING and isinstance(rollout, str) and rollout.startswith("ro-")
 
 
 def looks_like(row: dict[str, Any]) -> str | None:
     """The framework's file that rows with these keys are from, where it is one that is not read here."""
-    return looks_like_columns(row.keys())
+    return "Agent Lightning trajectories" if is_agent_lightning(row) else looks_like_columns(row.keys())
 
 
 def looks_like_columns(columns: Iterable[str]) -> str | None:

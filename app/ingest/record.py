@@ -31,6 +31,7 @@ TOKEN_FIELDS = (
     "loss_weight",
     "kl",
     "sum_pi_squared",
+    "next_values",
     "rollout_is_weights",
 )
 

@@ -12,13 +12,19 @@ from tests.ingest.reading import SAMPLES, Outcome, read
 Place = tuple[int | None, str | None]
 
 #: file or folder -> format, rows, sizes of groups, (step, split), tokens in all (None: none), rows rejected
-SAMPLE_ROWS: dict[str, tuple[str, int, list[int], Place, int | None, int]] = {
-    "nemo_rl": ("nemo-rl-steps", 16, [4] * 4, (1, "train"), 233, 0),
-    "prime_rl/token_exports": ("prime-rl-tokens", 24, [4] * 6, (5, None), 912, 0),
-    "prime_rl/rollouts": ("verifiers-traces", 24, [4] * 6, (5, "train"), 912, 1),
-    "verl/v0_rollout_data_dir": ("verl-jsonl", 16, [4] * 4, (1, "train"), None, 0),
-    "verl/v1_rollout_data_dir": ("verl-jsonl", 16, [4] * 4, (3, "train"), None, 0),
-    "trl": ("trl-parquet", 16, [4] * 4, (1, None), None, 0),
+SAMPLE_ROWS: dict[str, tuple[str, int, list[int], list[Place], int | None, int]] = {
+    "nemo_rl": ("nemo-rl-steps", 16, [4] * 4, [(1, "train")], 233, 0),
+    "prime_rl/token_exports": ("prime-rl-tokens", 24, [4] * 6, [(5, None)], 912, 0),
+    "prime_rl/rollouts": ("verifiers-traces", 24, [4] * 6, [(5, "train")], 912, 1),
+    "verifiers/legacy_evals": ("verifiers-results", 24, [4] * 6, [(None, None)], None, 0),
+    "areal": ("areal-rollouts", 16, [4] * 4, [(3, "train")], None, 0),
+    "open_instruct": ("open-instruct-rollouts", 32, [4] * 8, [(5, None), (6, None)], 466, 0),
+    "agent_lightning": ("agent-lightning", 16, [4] * 4, [(5, "train")], None, 0),
+    "atropos": ("atropos-groups", 16, [4] * 4, [(None, None)], 233, 0),
+    "skyrl/dumped_evals": ("skyrl-evals", 12, [4] * 3, [(5, "val")], 121, 0),
+    "verl/v0_rollout_data_dir": ("verl-jsonl", 16, [4] * 4, [(1, "train")], None, 0),
+    "verl/v1_rollout_data_dir": ("verl-jsonl", 16, [4] * 4, [(3, "train")], None, 0),
+    "trl": ("trl-parquet", 16, [4] * 4, [(1, None)], None, 0),
 }
 BY_NAME = {known.name: known for known in FORMATS}
 
@@ -31,13 +37,14 @@ def folder(name: str) -> Outcome:
 
 @pytest.mark.parametrize("name", SAMPLE_ROWS)
 def test_a_sample_gives_every_row(name: str) -> None:
-    format, rows, sizes, place, tokens, rejected = SAMPLE_ROWS[name]
+    format, rows, sizes, places, tokens, rejected = SAMPLE_ROWS[name]
     outcome = folder(name)
     assert {header.format for header in outcome.headers} == {format}
     assert len(outcome.rollouts) == rows
     assert len(outcome.errors) == rejected
-    assert list(Counter(rollout.group_id for rollout in outcome.rollouts).values()) == sizes
-    assert {(rollout.step, rollout.split) for rollout in outcome.rollouts} == {place}
+    keys = Counter((rollout.step, rollout.split, rollout.group_id) for rollout in outcome.rollouts)
+    assert list(keys.values()) == sizes
+    assert {(rollout.step, rollout.split) for rollout in outcome.rollouts} == set(places)
     lengths = [rollout.length for rollout in outcome.rollouts]
     assert (None if set(lengths) == {None} else sum(length or 0 for length in lengths)) == tokens
 

@@ -23,14 +23,6 @@ EXPECTED: list[tuple[str, str, int, list[int], tuple[int | None, str | None], in
     ("verl/v0_rollout_data_dir/1.jsonl", "verl-jsonl", 16, [4, 4, 4, 4], (1, "train"), None),
     ("verl/v1_rollout_data_dir/3.jsonl", "verl-jsonl", 16, [4, 4, 4, 4], (3, "train"), None),
     (TRL, "trl-parquet", 16, [4, 4, 4, 4], (1, None), None),
-    (
-        "agent_lightning/step_5/train_trajectories.jsonl.zip",
-        "canonical-jsonl",
-        16,
-        [4] * 4,
-        (None, None),
-        None,
-    ),
 ]
 
 

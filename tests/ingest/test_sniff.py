@@ -17,12 +17,15 @@ READ = {name: format for name, format, *_ in EXPECTED} | {
 #: Files that go with others, and what claims them.
 COMPANIONS = {
     "prime_rl/token_exports/step_5/STABLE": "prime-rl-marker",
+    "verifiers/legacy_evals/toy-math--toy-0.1b/a1b2c3d4/metadata.json": "verifiers-metadata",
+    "open_instruct/toy_grpo__1__1764400000_metadata.jsonl": "open-instruct-metadata",
+    "skyrl/dumped_evals/global_step_5_evals/aggregated_results.jsonl": "skyrl-metrics",
 }
 
 
 def expected_claim(name: str) -> str | None:
     """The one format that reads this sample."""
-    exact = READ.get(name) or CLAIMED.get(name) or COMPANIONS.get(name)
+    exact = COMPANIONS.get(name) or READ.get(name) or CLAIMED.get(name)
     within = (row[0] for part, row in SAMPLE_ROWS.items() if name == part or name.startswith(f"{part}/"))
     return exact or next(within, None)
 
@@ -37,21 +40,16 @@ FILES = sorted(path for path in SAMPLES.rglob("*") if path.is_file() and path.na
 
 #: file (or folder) -> what its refusal calls it
 NAMES = {
-    "areal": "AReaL",
     "art": "ART trajectories",
-    "atropos": "Atropos",
     "easyr1": "EasyR1",
     "ms_swift": "ms-swift",
-    "open_instruct": "open-instruct",
     "rl_logging_board": "RL Logging Board",
     "rllm": "rLLM",
     "roll": "ROLL",
-    "skyrl/dumped_evals": "SkyRL evaluation",
     "skyrl/dumped_data": "skyrl.backends.skyrl_train",
     "slime": "PyTorch file",
     "tinker_cookbook": "tinker-cookbook",
     "trackio": "Trackio",
-    "verifiers": "verifiers evaluation",
     "wandb": "W&B table",
 }
 
