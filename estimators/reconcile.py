@@ -46,15 +46,20 @@ def reconcile(batch: Batch, recorded: Recorded, hints: Hints = NO_HINTS) -> Reco
 
 def _searched(batch: Batch, view: View, hints: Hints) -> Search:
     search, known = Search(batch, view, hints), formulas(batch, hints)
-    if not right(search, known, grid=False):
+    if not right(search, known) and not right(search, known, others=True):
         right(search, known, grid=True)
-    agreeing = {each.convention.estimator for each in _matched(search)}
-    if agreeing:
-        kin = [formula for formula in known if formula.estimator in agreeing]
-        wrong(search, kin, tuple(name for name, each in MISTAKES.items() if each.beside_match))
+    matched = _matched(search)
+    if _exact(search, matched):
+        agreeing = {each.convention.estimator for each in matched}
+        wrong(search, [formula for formula in known if formula.estimator in agreeing], beside=True)
     else:
         wrong(search, known)
     return search
+
+
+def _exact(search: Search, matched: Sequence[Found]) -> bool:
+    """Whether one comes as near as the recorded numbers can say."""
+    return bool(matched) and min(each.fit.rms for each in matched) <= 3 * search.view.fine
 
 
 def _matched(search: Search, wrong: bool = False) -> list[Found]:
@@ -63,6 +68,8 @@ def _matched(search: Search, wrong: bool = False) -> list[Found]:
 
 def _answer(search: Search) -> Reconciliation:
     rights, every = _matched(search), _matched(search, wrong=True)
+    if rights and _beaten(search, rights, every):
+        rights = []
     best = _apart(search, rights or every)
     top = _tier(best, search.hints)
     rest = [each for each in _distinct(best, search.hints) if each not in top]
@@ -85,13 +92,17 @@ def _answer(search: Search) -> Reconciliation:
     )
 
 
+def _beaten(search: Search, rights: Sequence[Found], every: Sequence[Found]) -> bool:
+    """Whether a mistake comes so much nearer than anything without one that it has to be believed."""
+    bound = 100 * min(each.fit.rms for each in every) + 3 * search.view.fine
+    return min(each.fit.rms for each in rights) > bound
+
+
 def _apart(search: Search, matched: Sequence[Found]) -> list[Found]:
     """Those that the precision of the recorded numbers cannot tell from the nearest one."""
     if not matched:
         return []
-    precision = search.view.precision
-    floor = precision.floor * search.view.scale + precision.absolute + 1e-12
-    bound = 3 * min(each.fit.rms for each in matched) + floor
+    bound = 3 * min(each.fit.rms for each in matched) + search.view.fine
     return [each for each in matched if each.fit.rms <= bound]
 
 

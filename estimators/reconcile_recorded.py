@@ -16,6 +16,8 @@ from estimators.whitening import Affine
 
 #: So many decimals are too fine to loosen a comparison; fewer do. So many numbers tell how they were written.
 FINE, ENOUGH = 7, 6
+#: Up to so many tokens the p99 error is exact.
+EXACT = 1 << 16
 #: At most this many numbers are looked at to tell how exactly they were written.
 SAMPLE = 4096
 
@@ -44,7 +46,7 @@ def precision_of(values: Tensor) -> Precision:
         if _decimal(exact, digits):
             return _rounded(digits)
     if bool((exact.to(torch.float32).double() == exact).all()):
-        return Precision("float32", 2**-22, 0.0, 1e-5)
+        return Precision("float32", 2**-23, 0.0, 1e-5)
     return Precision("float64", 2**-40, 0.0, 1e-5)
 
 
@@ -144,6 +146,14 @@ class View:
         return (low + high) / 2
 
     @cached_property
+    def means(self) -> Tensor:
+        """Mean recorded number of each rollout, `[B]` float64, NaN where none."""
+        if self.per_rollout is not None:
+            return self.per_rollout
+        shown = torch.where(self.taken, self.values, 0.0)
+        return segment_sums(shown, self.batch.offsets) / self.counts.clamp(min=1)
+
+    @cached_property
     def scale(self) -> float:
         """Median size of the recorded numbers that are not 0; 0 where all are."""
         if self._scale is not None:
@@ -152,6 +162,11 @@ class View:
         size = torch.maximum(low.abs(), high.abs())
         size = size[size > 0]
         return float(size.median()) if size.numel() else 0.0
+
+    @property
+    def fine(self) -> float:
+        """The finest difference that the recorded numbers can show."""
+        return self.precision.floor * self.scale + self.precision.absolute + 1e-12
 
     @cached_property
     def slack(self) -> Tensor:
@@ -193,12 +208,12 @@ class View:
 
     def _fit_tokens(self, found: Tensor, affine: Affine) -> Fit:
         """Span by span, so that each pass finds the numbers in the cache."""
-        batch, each = self.batch, []
-        squares, bins = 0.0, np.zeros(1 << 16, dtype=np.int64)
+        batch, each, kept = self.batch, [], []
+        small, squares, bins = batch.tokens <= EXACT, 0.0, np.zeros(1 << 16, dtype=np.int64)
         for rollouts, span in spans(batch):
             error, wrong = self._errors(found[span], affine, rollouts, span)
             squares += float(error.square().sum())
-            bins += np.bincount(error.float().numpy().view(np.int32) >> 15, minlength=1 << 16)
+            kept.append(error) if small else np.add(bins, _binned(error), out=bins)
             offsets = batch.offsets[rollouts.start : rollouts.stop + 1] - span.start
             each.append((-segment_least(-error, offsets), segment_sums(wrong.double(), offsets)))
         compared = self.counts > 0
@@ -207,7 +222,8 @@ class View:
         off = off.masked_fill(~compared, torch.nan)
         agrees = compared & (bad == 0)
         greatest = float(off[compared].max()) if total else 0.0
-        p99 = min(_from_bins(bins, total, batch.tokens - total), greatest)
+        p99 = _p99(torch.cat(kept)[self.taken]) if small else _from_bins(bins, total, batch.tokens - total)
+        p99 = min(p99, greatest)
         return Fit(greatest, p99, (squares / max(total, 1)) ** 0.5, off, agrees, int(compared.sum()))
 
     def _errors(self, found: Tensor, affine: Affine, rollouts: slice, span: slice) -> tuple[Tensor, Tensor]:
@@ -226,6 +242,16 @@ class View:
         if not bool(torch.isfinite(error.sum())):
             error = torch.where(torch.isfinite(error), error, recorded.nan_to_num(0.0).abs() * taken)
         return error, wrong
+
+
+def _p99(errors: Tensor) -> float:
+    if not errors.numel():
+        return 0.0
+    return float(errors.kthvalue(max(1, -(-errors.numel() * 99 // 100))).values)
+
+
+def _binned(errors: Tensor) -> NDArray[np.int64]:
+    return np.bincount(errors.float().numpy().view(np.int32) >> 15, minlength=1 << 16)
 
 
 def _from_bins(bins: NDArray[np.int64], total: int, others: int) -> float:

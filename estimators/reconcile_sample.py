@@ -85,3 +85,26 @@ def lines(raw: Tensor, view: View) -> Tensor:
     fits = torch.where(wrong | ~torch.isfinite(segment_sums(x, offsets)), 0.0, 1.0)
     says = view.counts > 2
     return torch.where(says, fits, torch.nan)
+
+
+def on_lines(means: Tensor, view: View, ids: Tensor | None) -> bool:
+    """Whether the recorded means of nine in ten rollouts are a line of `means` `[B]`, one line for each scope
+    of `ids` `[B]` (None: one for all)."""
+    kept = (view.counts > 0) & torch.isfinite(means)
+    x, y = means[kept], view.means[kept]
+    scope = torch.zeros_like(kept, dtype=torch.int64)[kept] if ids is None else ids[kept]
+    if not x.numel():
+        return False
+
+    def centred(values: Tensor) -> Tensor:
+        sums = torch.zeros(int(scope.max()) + 1, dtype=torch.float64).index_add_(0, scope, values)
+        return values - (sums / counts)[scope]
+
+    counts = torch.bincount(scope).clamp(min=1).double()
+    dx, dy = centred(x), centred(y)
+    none = torch.zeros_like(counts)
+    xx, xy = none.index_add(0, scope, dx * dx), none.index_add(0, scope, dx * dy)
+    slope = torch.where(xx > 0, xy / xx.clamp(min=1e-300), 0.0)
+    error = (dy - slope[scope] * dx).abs()
+    near = error <= 2 * (view.precision.rtol * y.abs() + 2 * view.slack[kept])
+    return float(near.double().mean()) >= 0.9

@@ -14,7 +14,7 @@ from estimators.mistakes import MISTAKES
 from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten, rows_changed
 from estimators.reconcile_formulas import Formula, whitenings
 from estimators.reconcile_recorded import Fit, View
-from estimators.reconcile_sample import SMALL, lines, members, places, seeds, take, view_of
+from estimators.reconcile_sample import SMALL, lines, members, on_lines, places, seeds, take, view_of
 from estimators.reconcile_solve import settings
 from estimators.reconciliation import Hints
 from estimators.refused import Refused
@@ -85,7 +85,8 @@ class Search:
         shape = Shape(rows_changed(self.batch, group=altered.batch.group, rank=altered.batch.rank), raw)
         if altered.batch.response_mask is not self.batch.response_mask:
             shape = Shape(altered.batch, raw)
-        if raw.per_token and self.small and not _mostly(lines(raw.advantages, self.view)):
+        per_token = raw.per_token and self.view.recorded.per_token
+        if per_token and self.small and not _mostly(lines(raw.advantages, self.view)):
             return None
         return shape
 
@@ -139,34 +140,25 @@ class Search:
         return self.view.fit(raw.advantages, True, affine)
 
     def keep(
-        self,
-        formula: Formula,
-        setup: Setup,
-        shape: Shape,
-        option: "Option",
-        conventions: tuple[Convention, ...],
-    ) -> bool:
-        """Compares one option and keeps it for each of the conventions; whether it matched."""
-        fit = self.compare(shape, option.affine)
-        if not fit.matched and 0.5 * fit.rollouts < fit.rollouts_matched and option.label is None:
+        self, setup: Setup, shape: Shape, option: "Option", convention: Convention, known: Fit | None = None
+    ) -> Fit:
+        """Compares one option, unless its fit is known, and keeps it for the convention."""
+        fit = known or self.compare(shape, option.affine)
+        if known is None and not fit.matched and 0.8 * fit.rollouts <= fit.rollouts_matched:
             fit = self._single(setup, shape, option, fit)
         means = option.affine.apply(shape.moments[1])
-        for convention in conventions:
-            order = len(self.found)
-            self.found.append(
-                Found(
-                    convention,
-                    setup.params,
-                    option.kind,
-                    option.whitening,
-                    option.label,
-                    option.text,
-                    fit,
-                    means,
-                    order,
-                )
-            )
-        return fit.matched
+        what = option.kind, option.whitening, option.label, option.text
+        self.found.append(Found(convention, setup.params, *what, fit, means, len(self.found)))
+        return fit
+
+    def scopes(self, shape: Shape) -> set[str]:
+        """The scopes over which the recorded means of the rollouts are a line of the raw ones: no others can
+        have been whitened."""
+        batch, found = self.batch, set()
+        for scope, ids in (("batch", None), ("group", batch.group), ("data_source", batch.data_source)):
+            if (scope == "batch" or ids is not None) and on_lines(shape.moments[1], self.view, ids):
+                found.add(scope)
+        return found
 
     def _single(self, setup: Setup, shape: Shape, option: "Option", fit: Fit) -> Fit:
         """Rounding in a framework's single precision is no disagreement: the nearer of both counts."""
@@ -206,48 +198,55 @@ def _mostly(says: Tensor) -> bool:
     return not known.numel() or float(known.mean()) >= 0.9
 
 
-def right(search: Search, formulas: list[Formula], grid: bool) -> bool:
-    """Every formula without a mistake: as each convention whitens, before that, and with other kernels.
-    Whether any matched."""
+def right(search: Search, formulas: list[Formula], others: bool = False, grid: bool = False) -> bool:
+    """Every formula without a mistake, as each convention whitens and before that; or, if `others`, with the
+    other kernels of the catalogue. Whether any matched."""
     matched = False
     for formula in formulas:
         for setup in search.settings(formula, None, grid):
             shape = search.shape(setup, None)
-            if shape is not None and whiten_all(search, formula, setup, shape):
+            if shape is not None and whiten_all(search, formula, setup, shape, others=others):
                 matched = True
                 break
     return matched
 
 
 def whiten_all(
-    search: Search, formula: Formula, setup: Setup, shape: Shape, label: str | None = None, text: str = ""
+    search: Search,
+    formula: Formula,
+    setup: Setup,
+    shape: Shape,
+    label: str | None = None,
+    text: str = "",
+    others: bool = False,
 ) -> bool:
-    """The options without a mistake in the whitening; the other kernels only where nothing else matched.
-    Whether any matched."""
+    """The options without a mistake in the whitening. Whether any matched."""
     any_matched = False
-    done: dict[Whitening, tuple[Affine | None, bool]] = {}
+    done: dict[Whitening, Fit] = {}
+    scopes = search.scopes(shape) if others else set()
     for convention in formula.conventions:
         for kind, setting in whitenings(convention):
-            if kind == "other" and (label is not None or done.get(convention.whitening, (None, False))[1]):
-                break
+            if (kind == "other") != others or (others and setting.scope not in scopes):
+                continue
             affine = shape.whitened(setting)
             if affine is None:
                 continue
             option = Option(affine, kind, setting, label, text)
-            matched = search.keep(formula, setup, shape, option, (convention,))
-            done[setting] = (affine, matched)
-            if matched:
+            done[setting] = search.keep(setup, shape, option, convention, done.get(setting))
+            if done[setting].matched:
                 any_matched = True
                 break
     return any_matched
 
 
-def wrong(search: Search, formulas: list[Formula], names: tuple[str, ...] | None = None) -> None:
-    """Every formula with one mistake."""
+def wrong(search: Search, formulas: list[Formula], beside: bool = False) -> None:
+    """Every formula with one mistake; if `beside`, only with those worth naming beside a match."""
     for mistake in MISTAKES.values():
-        if names is not None and mistake.name not in names:
+        if beside and not mistake.beside_match:
             continue
         for variant in mistake.variants(search.batch, search.hints):
+            if beside and not isinstance(variant, Rescale) and variant.label != mistake.name:
+                continue
             for formula in formulas:
                 _one(search, formula, variant)
 
@@ -268,7 +267,7 @@ def _one(search: Search, formula: Formula, variant: Input | Whiten | Rescale) ->
                 affine = variant.affine(shape, convention.whitening)
                 if affine is not None:
                     option = Option(affine, "own", convention.whitening, variant.label, variant.text)
-                    search.keep(formula, setup, shape, option, (convention,))
+                    search.keep(setup, shape, option, convention)
         elif isinstance(variant, Rescale):
             _rescaled(search, formula, setup, shape, variant)
 
@@ -287,7 +286,7 @@ def _rescaled(search: Search, formula: Formula, setup: Setup, shape: Shape, vari
             numbers = (0.0, factor, offset)
             after = Affine(*(torch.tensor([number], dtype=torch.float64) for number in numbers))
             option = Option(composed(affine, after), kind, setting, label, text)
-            if search.keep(formula, setup, shape, option, (convention,)):
+            if search.keep(setup, shape, option, convention).matched:
                 break
 
 

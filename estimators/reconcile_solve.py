@@ -27,12 +27,13 @@ _LAMS = (1.0, 0.95, 0.9, 0.98, 0.97, 0.99, 0.8, 0.5, 0.0)
 
 
 def settings(setup: Setup, view: View, grid: bool) -> Iterator[Any]:
-    """The parameters to try for this setup: as given, then as solved, then a small grid if asked for."""
+    """The parameters to try for this setup: as given, then as solved; or those of a small grid."""
     params, seen = setup.params, [repr(setup.params)]
-    yield params
-    if not hasattr(params, "gamma") or not isinstance(params, TokenRewardParams):
+    if not grid:
+        yield params
+    if not hasattr(params, "gamma") or not isinstance(params, TokenRewardParams) or not informative(view):
         return
-    for changed in (*solved(setup, view), *(_grid(params) if grid else ())):
+    for changed in _grid(params) if grid else solved(setup, view):
         if repr(changed) not in seen:
             seen.append(repr(changed))
             yield changed

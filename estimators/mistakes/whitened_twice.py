@@ -10,6 +10,7 @@ from estimators.batch import Batch
 from estimators.mistakes.group_split import parts
 from estimators.mistakes.mistake import Mistake, Whiten, dense
 from estimators.mistakes.rank_whitening import kernel
+from estimators.moments import values_by_scope
 from estimators.reconciliation import Hints
 from estimators.shape import Shape, after, composed, of_all
 from estimators.whitening import Affine, Whitening
@@ -25,10 +26,30 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Whiten]:
     ]
     if batch.data_source is not None:
         firsts.append((":data_source", "inside every task", batch.data_source))
+    text = "divided by the spread of each group already, and whitened over the batch on top"
+    yield Whiten("whitened_twice", text, _normalised)
     for detail, text, ids in firsts:
         if ids is None or int(ids.max()) > 0:
             label = f"whitened_twice{detail}"
             yield _twice(label, f"whitened {text}, and the result again over the batch", ids)
+
+
+def _normalised(shape: Shape, own: Whitening) -> Affine | None:
+    """Whitened over the batch, where the raw advantages have mean 0 and spread 1 in their groups already."""
+    count, mean, _ = shape.moments
+    kept = (count > 0) & torch.isfinite(mean)
+    if own.scope != "none" or not bool(kept.any()):
+        return None
+    number, centre, squares = values_by_scope(
+        mean[kept], shape.batch.group[kept], int(shape.batch.group.max()) + 1
+    )
+    live = (number > 1) & (squares > 0)
+    spread = torch.minimum(
+        (squares / number.clamp(min=1) - 1).abs(), (squares / (number - 1).clamp(min=1) - 1).abs()
+    )
+    if not bool(live.any()) or float((spread[live] < 1e-2).double().mean()) < 0.8:
+        return None
+    return shape.whitened(kernel(own)) if float(centre[live].abs().median()) < 1e-2 else None
 
 
 def _twice(label: str, text: str, ids: Tensor | None) -> Whiten:
