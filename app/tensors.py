@@ -38,6 +38,10 @@ def token_fields(request: Request) -> tuple[str, ...]:
     wanted = {"token_level_rewards", "token_level_scores", *ESTIMATORS[request.estimator].needs}
     if getattr(request.params, "beta", 0):
         wanted |= {"old_log_probs", "ref_log_probs", "kl"}
+    if "sum_pi_squared" in wanted:
+        wanted.add("rollout_is_weights")
+    if getattr(request.params, "bootstrap", "none") == "recorded":
+        wanted.add("next_values")
     chosen = tuple(name for name in TOKEN_FIELDS if name in wanted)
     return (*chosen, "prompt_ids") if getattr(request.params, "num_input_tokens_weight", 0) else chosen
 

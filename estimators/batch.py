@@ -18,6 +18,7 @@ TOKEN_FIELDS = (
     "ref_log_probs",
     "rollout_log_probs",
     "sum_pi_squared",
+    "next_values",
     "rollout_is_weights",
 )
 #: Optional numbers of a rollout a batch may carry, each `[B]`.
@@ -73,6 +74,7 @@ class Batch:
     token_level_scores: Tensor | None = None
     kl: Tensor | None = None
     sum_pi_squared: Tensor | None = None
+    next_values: Tensor | None = None
     rollout_is_weights: Tensor | None = None
     reward_baseline: Tensor | None = None
     bootstrap_value: Tensor | None = None

@@ -62,7 +62,7 @@ class CriticParams(TokenRewardParams):
         Literal["none", "recorded", "no_eos"],
         About(
             "value after the last token: 0; bootstrap_value where it is recorded and the rollout did not "
-            "terminate; or that of rollouts that were cut off only"
+            "terminate, and after every token next_values where they are; or that of rollouts cut off only"
         ),
     ] = "none"
 
@@ -127,6 +127,8 @@ def generalised(batch: Batch, params: CriticParams, lam: float | Tensor, dtype: 
 
 def _bootstrapped(rewards: Tensor, batch: Batch, params: CriticParams) -> Tensor:
     """γ times the value after the last token, added to the reward of the last token that takes part."""
+    if params.bootstrap == "recorded" and batch.next_values is not None:
+        return _with_next_values(rewards, batch, batch.next_values, params.gamma)
     if batch.bootstrap_value is None:
         return rewards
     used = torch.isfinite(batch.bootstrap_value)
@@ -144,6 +146,18 @@ def _bootstrapped(rewards: Tensor, batch: Batch, params: CriticParams) -> Tensor
     rewards = rewards.clone()
     rewards[last[used]] += (params.gamma * batch.bootstrap_value[used]).to(rewards.dtype)
     return rewards
+
+
+def _with_next_values(rewards: Tensor, batch: Batch, following: Tensor, gamma: float) -> Tensor:
+    """γ times what the recorded value after a token differs from the next token's own (0 behind the last)."""
+    assert batch.values is not None
+    last = batch.offsets[1:][batch.lengths > 0] - 1
+    next_own = torch.cat([batch.values[1:], batch.values[:1]])
+    next_own[last] = 0.0
+    following = following.to(next_own.dtype).clone()
+    if batch.terminated is not None:
+        following[(batch.offsets[1:] - 1)[batch.terminated & (batch.lengths > 0)]] = 0.0
+    return rewards + gamma * torch.where(torch.isnan(following), 0.0, following - next_own)
 
 
 ESTIMATOR = Estimator(

@@ -7,7 +7,7 @@ from estimators import dpo_implicit_reward, gdpo, gpg, grpo_passk, maxrl, opo, p
 from estimators.batch_z import BatchZParams
 from estimators.conventions import group_keys as keys
 from estimators.conventions.convention import Alias, Convention
-from estimators.conventions.keys import CHOSEN
+from estimators.conventions.keys import CHOSEN, WHITEN
 from estimators.reinforce_plus_plus_baseline import ReinforcePlusPlusBaselineParams
 from estimators.whitening import W_POP, W_VERL, Whitening
 
@@ -69,7 +69,7 @@ BASELINE = (
         "0.6.0",
         "The score less the group's mean (minus_baseline) on every token, less each token's own KL; no sum "
         "over later tokens. A group of one has 0 before whitening with the population std.",
-        {**keys.NEMO, "use_kl_in_reward": Alias("use_kl_in_reward")},
+        {**keys.NEMO, "use_kl_in_reward": Alias("use_kl_in_reward"), "normalize_advantages": WHITEN},
     ),
 )
 

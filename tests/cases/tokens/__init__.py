@@ -1,11 +1,10 @@
 """Functions that give every token its own advantage, a file per framework."""
 
 from tests.cases.build import Builder
-from tests.cases.tokens import open_instruct, openrlhf, skyrl, verl
+from tests.cases.tokens import areal, nemo, open_instruct, openrlhf, roll, skyrl, slime, torchrl, trl, verl
 
 BUILDERS: dict[str, Builder] = {
-    **open_instruct.BUILDERS,
-    **openrlhf.BUILDERS,
-    **skyrl.BUILDERS,
-    **verl.BUILDERS,
+    name: build
+    for framework in (areal, nemo, open_instruct, openrlhf, roll, skyrl, slime, torchrl, trl, verl)
+    for name, build in framework.BUILDERS.items()
 }
