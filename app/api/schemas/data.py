@@ -176,6 +176,7 @@ class RolloutDetail(Shape):
     loss_weight: Numbers | None = None
     kl: Numbers | None = None
     sum_pi_squared: Numbers | None = None
+    next_values: Numbers | None = None
     rollout_is_weights: Numbers | None = None
 
 
