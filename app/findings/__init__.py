@@ -7,6 +7,7 @@ this folder with a `FINDING`; none fires on a clean batch.
 from typing import Any
 
 from app.findings import (
+    advantages_on_masked_tokens,
     duplicate_rollouts,
     empty_response,
     epsilon_dominated,
@@ -17,10 +18,15 @@ from app.findings import (
     log_prob_length_mismatch,
     log_prob_offset,
     loss_zero_despite_reward_spread,
+    mask_length_mismatch,
+    masked_kl_leaks,
+    masked_values_leak,
+    missing_eos,
     missing_shards,
     near_zero_variance_groups,
     nonfinite_values,
     outlier_advantages,
+    padding_trainable,
     positive_log_probs,
     precision_loss,
     recorded_advantages_disagree,
@@ -28,15 +34,19 @@ from app.findings import (
     reward_component_collapse,
     reward_component_dominates,
     reward_on_masked_token,
+    reward_past_end,
     shaping_noise,
     sign_flips,
     singleton_groups,
     split_group,
     task_offset,
+    too_few_tokens_to_whiten,
+    truncated_rollouts,
     unequal_group_sizes,
+    values_misaligned,
     zero_variance_groups,
 )
-from app.findings.finding import SEVERITIES, Finding, Report
+from app.findings.finding import SEVERITIES, Finding, reports
 from app.findings.reading import Observer, read_view
 from app.findings.statistics import batch_statistics
 from app.findings.view import View
@@ -66,7 +76,17 @@ FINDINGS: dict[str, Finding] = {
         sign_flips.FINDING,
         task_offset.FINDING,
         fully_masked_rollout_votes.FINDING,
+        values_misaligned.FINDING,
+        masked_values_leak.FINDING,
+        padding_trainable.FINDING,
+        reward_past_end.FINDING,
         reward_on_masked_token.FINDING,
+        masked_kl_leaks.FINDING,
+        mask_length_mismatch.FINDING,
+        advantages_on_masked_tokens.FINDING,
+        too_few_tokens_to_whiten.FINDING,
+        missing_eos.FINDING,
+        truncated_rollouts.FINDING,
         empty_response.FINDING,
         duplicate_rollouts.FINDING,
         reward_component_dominates.FINDING,
@@ -123,12 +143,6 @@ def check(view: View) -> list[dict[str, Any]]:
     fired = [
         {"code": finding.code, **said}
         for finding in FINDINGS.values()
-        for said in _reports(finding.check(view))
+        for said in reports(finding.check(view))
     ]
     return sorted(fired, key=lambda said: SEVERITIES.index(said["severity"]))
-
-
-def _reports(said: Report | list[Report] | None) -> list[Report]:
-    if said is None:
-        return []
-    return said if isinstance(said, list) else [said]

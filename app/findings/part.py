@@ -53,6 +53,7 @@ class Part:
     def __init__(self, start: int, stored: Sequence[Stored]) -> None:
         self._stored = stored
         self._decoded: dict[str, NDArray[Any] | None] = {}
+        self._made: dict[str, NDArray[Any]] = {}
         self.lengths: Ints = np.concatenate([part.lengths for part in stored])
         self.rollouts = int(self.lengths.size)
         self.rows = slice(start, start + self.rollouts)
@@ -146,6 +147,26 @@ class Part:
     def ends(self) -> Ints:
         """`[R]` place in `[N]` of the last token; −1 for a rollout without tokens."""
         return np.where(self.lengths > 0, self.starts + self.lengths - 1, -1)
+
+    def is_text(self, texts: Sequence[str]) -> Bools:
+        """`[N]` the token's text is one of these; False where texts were not recorded."""
+        found = np.zeros(self.tokens, dtype=bool)
+        if SIZES not in self.names or "response_tokens" not in self.names:
+            return found
+        ends, sizes, data, has = self._text_index
+        for text in texts:
+            wanted = np.frombuffer(text.encode(), np.uint8)
+            places = np.flatnonzero((sizes == wanted.size) & has)
+            for i in range(wanted.size):  # nearly all drop out at the first character
+                places = places[data[ends[places] - wanted.size + i] == wanted[i]]
+            found[places] = True
+        return found
+
+    def once(self, name: str, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """What `make` gives, made once for all who ask for it by this name."""
+        if (found := self._made.get(name)) is None:
+            found = self._made[name] = make()
+        return found
 
     def texts(self, places: Ints) -> list[str | None]:
         """The texts of some tokens, by their places in `[N]`; None where texts were not recorded."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Text, cast, func, or_, select
 
 from app.findings import token_facts
+from app.findings.longer import longer_values
 from app.findings.part import Part
 from app.findings.parts import read_parts
 from app.findings.prompts import read_prompts
@@ -72,6 +73,8 @@ def read_view(
     if deep:
         view.scalars = _scalars(session, batch_id, columns.index)
         view.prompts = read_prompts(session, batch_id, columns.index, columns.group_no)
+        if known.get("values") == "recorded":
+            view.longer_values = longer_values(session, batch_id, columns)
         view.characters, view.texts, view.blank = _texts(session, batch_id, columns.index)
         if batch is not None:
             view.problems = _problems(session, batch_id, batch.upload_id, columns)

@@ -108,6 +108,9 @@ class View:
     grouped    the groups mean something (recorded or derived, not just cut for storage)
     facts      code of a finding -> what its `observe` gathered from the tokens
     columns    the light columns as stored (rank, micro_batch, rollout_id, segment, finish_reason, …), `[B]`
+    longer_values
+               place in the view -> critic values with an entry more than the response has tokens, of the
+               first rollouts that have such a list among the fields that are kept as they are
     prompts    who was asked the same
     problems   what the reader said of the upload's rows
     files      names of the files that the rollouts come from
@@ -136,6 +139,7 @@ class View:
     tokens: TokenFacts
     facts: dict[str, Any] = field(default_factory=dict)
     columns: Columns = field(default_factory=_no_columns)
+    longer_values: dict[int, Floats] = field(default_factory=dict)
     prompts: Prompts = field(default_factory=_no_prompts)
     problems: list["Said"] = field(default_factory=list)
     files: list[str] = field(default_factory=list)

@@ -85,8 +85,12 @@ def test_reward_on_masked_token(sqlite_engine: Engine) -> None:
 
 def test_empty_response_that_votes(sqlite_engine: Engine) -> None:
     said = from_case(sqlite_engine, case("10"))
-    assert set(said) == {"empty_response", "fully_masked_rollout_votes"}
+    assert set(said) == {"empty_response", "fully_masked_rollout_votes", "reward_past_end"}
     assert said["empty_response"]["evidence"]["highest_reward"] == 4.0
+    # The reward was written at index −1: the last pad.
+    assert said["reward_past_end"]["evidence"]["example"] == {
+        "index": 0, "reward_at": 2, "last_trainable": -1, "reward": 4.0,
+    }  # fmt: skip
     votes = said["fully_masked_rollout_votes"]
     # The group mean is 1 without the empty row and 2 with it.
     assert votes["rollouts"] == [0] and votes["evidence"]["largest_shift_of_group_mean"] == pytest.approx(1.0)
