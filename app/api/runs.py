@@ -11,6 +11,7 @@ from app.api.schemas.data import RunDetail, RunPage, StepPage
 from app.api.strict import StrictRoute
 from app.deps import Reader, Writer
 from app.errors import BadRequest
+from app.findings.of_run import run_findings
 from app.responses import respond
 from storage import runs
 from storage.pages import Page, decode_cursor, encode_cursor
@@ -83,11 +84,12 @@ def step_item(row: StepRow) -> dict[str, Any]:
 
 @router.get("/{run:path}", response_model=RunDetail)
 def get_run(request: Request, session: Reader, run: RunKey) -> Response:
-    """A run: what it holds, and its splits."""
+    """A run: what it holds, its splits, and what changed over its steps that a person should know."""
     found = run_of(session, run)
     held = runs.row(session, found.id)
     assert held is not None
-    return respond(request, {**asdict(held), "splits": runs.splits(session, found.id)})
+    said = run_findings(session, found.id)
+    return respond(request, {**asdict(held), "splits": runs.splits(session, found.id), "findings": said})
 
 
 @router.delete("/{run:path}", status_code=204)

@@ -9,7 +9,8 @@ from fastapi import Query
 from app.deps import Reader
 from app.errors import NotFound
 from app.figures import FIGURES
-from app.pages.findings import Named
+from app.findings.of_run import findings_of_steps
+from app.pages.findings import Named, evidence_of
 from app.pages.home import count_severities
 from app.pages.page import Page
 from app.templating import Crumb
@@ -83,9 +84,24 @@ class Newest:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeView:
+    """A finding of the run. `evidence`: label and number as text; `step` and `batch_id`: where it begins."""
+
+    code: str
+    severity: str
+    title: str
+    explanation: str
+    remedy: str
+    evidence: tuple[tuple[str, str], ...]
+    step: int | None
+    batch_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunPage:
     title: str
     crumbs: tuple[Crumb, ...]
+    findings: tuple[ChangeView, ...]
     newest: Newest | None
     charts: tuple[ChartOf, ...]
     splits: tuple[str, ...]
@@ -121,6 +137,9 @@ def build(
     return RunPage(
         title=found.name,
         crumbs=(Crumb("Runs", "/"), Crumb(found.name)),
+        findings=tuple(
+            map(change_of, findings_of_steps([row for row in rows if split in (None, row.split)]))
+        ),
         newest=newest_of(session, shown),
         charts=charts_of(found.id, split),
         splits=tuple(sorted({row.split for row in rows if row.split is not None})),
@@ -135,6 +154,19 @@ def build(
         high=max(ends, default=None),
         page=page,
         pages=pages,
+    )
+
+
+def change_of(said: Mapping[str, Any]) -> ChangeView:
+    return ChangeView(
+        code=said["code"],
+        severity=said["severity"],
+        title=said["title"],
+        explanation=said["explanation"],
+        remedy=said["remedy"],
+        evidence=tuple(evidence_of(said["evidence"])),
+        step=said["step"],
+        batch_id=said["batch"],
     )
 
 

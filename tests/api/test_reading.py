@@ -14,7 +14,7 @@ def test_the_run_and_its_steps(filled: Service) -> None:
     assert (run["batches"], run["rollouts"], run["first_step"]) == (1, 12, 7)
     by_id, by_name = filled.get(f"/runs/{run['id']}"), filled.get("/runs/rest")
     assert by_id == by_name
-    assert by_id["splits"] == ["train"]
+    assert by_id["splits"] == ["train"] and by_id["findings"] == []
     step = filled.get("/runs/rest/steps")["items"][0]
     assert (step["step"], step["split"], step["groups"], step["newest"]) == (7, "train", 3, True)
     assert step["reward"]["mean"] == pytest.approx(4.5 / 12)

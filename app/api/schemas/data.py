@@ -29,8 +29,23 @@ class RunPage(Shape):
     total: int
 
 
+class RunFindingItem(Shape):
+    """A change over the steps of the run, with the numbers that prove it."""
+
+    code: str = Field(examples=["signal_lost"])
+    severity: Literal["critical", "warning", "info"]
+    split: str | None
+    title: str
+    explanation: str
+    remedy: str
+    evidence: dict[str, Any]
+    step: int | None = Field(description="Where it begins; null where it is of no one step.")
+    batch: str | None = Field(description="The batch of that step.")
+
+
 class RunDetail(RunItem):
     splits: list[str | None]
+    findings: list[RunFindingItem] = Field(description="Worst first, from the steps' statistics.")
 
 
 class StepItem(Shape):

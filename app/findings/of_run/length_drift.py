@@ -1,7 +1,8 @@
 """Responses became much longer or much shorter, and stayed so.
 
 Said where the mean length is at least twice or at most half of what it was before the turn. Longer: info
-while the mean reward rises with it (reasoning that pays), warning otherwise. Shorter: warning.
+while the mean reward rises with it, by more than one step's chance (reasoning that pays), warning
+otherwise. Shorter: warning.
 
 Seen as: "response length keeps growing", "length collapses to a few tokens" (understand-r1-zero#11,
 verl#3741, open-r1#239, trl#6805).
@@ -16,7 +17,7 @@ import numpy as np
 
 from app.findings.finding import Severity
 from app.findings.of_run.finding import RunFinding, RunReport, Steps, numbers, report
-from app.findings.of_run.series import Turn, series, steps_of, turn
+from app.findings.of_run.series import Turn, noise, series, steps_of, turn
 from app.formatting import integer, number
 
 TIMES = 2.0
@@ -29,8 +30,8 @@ def check(steps: Steps) -> RunReport | None:
     ratio = turned.now / turned.before
     if 1 / TIMES < ratio < TIMES:
         return None
-    before, now = _rewards(steps, turned)
-    pays = ratio > 1 and before is not None and now is not None and now > before
+    before, now, chance = _rewards(steps, turned)
+    pays = ratio > 1 and before is not None and now is not None and now - before > chance
     severity: Severity = "info" if pays else "warning"
     return report(
         severity,
@@ -49,17 +50,14 @@ def check(steps: Steps) -> RunReport | None:
     )
 
 
-def _rewards(steps: Steps, turned: Turn) -> tuple[float | None, float | None]:
-    """Median of the mean rewards before the turn and since."""
-    known = [
-        (row.step, mean)
-        for row in steps.rows
-        if row.step is not None and (mean := (row.statistics.get("reward") or {}).get("mean")) is not None
-    ]
-    first = turned.at.step or 0
-    halves = [[mean for step, mean in known if (step >= first) == later] for later in (False, True)]
-    before, now = (float(np.median(half)) if half else None for half in halves)
-    return before, now
+def _rewards(steps: Steps, turned: Turn) -> tuple[float | None, float | None, float]:
+    """Median of the mean rewards before the turn and since, and what one step's mean differs by chance."""
+    means = series(steps.rows, lambda said: (said.get("reward") or {}).get("mean"))
+    later = np.array([(row.step or 0) >= (turned.at.step or 0) for row in means.rows], dtype=bool)
+    if not later.any() or later.all():
+        return None, None, 0.0
+    before, now = (float(np.median(means.values[half])) for half in (~later, later))
+    return before, now, noise(means)
 
 
 FINDING = RunFinding("length_drift", "Responses became much longer or shorter", check)

@@ -61,7 +61,7 @@ def _fall(found: Series, steps: Steps, task: str | None = None) -> tuple[Turn, f
     ]  # fmt: skip
     spread = float(np.median(spreads)) if spreads else 0.0
     depth = (turned.before - turned.now) / spread if spread else math.inf
-    if depth < FALL:
+    if depth < FALL or (spread and -turned.halves / spread < FALL):
         return None
     start = float(np.median(found.values[:3]))
     return turned, spread, "critical" if depth >= DEEP or turned.now <= start < turned.before else "warning"

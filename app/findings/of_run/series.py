@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from app.findings.view import Bools, Floats
+from app.findings.view import Floats
 from app.formatting import integer
 from storage.runs import StepRow
 
@@ -38,13 +38,15 @@ class Series:
 class Turn:
     """`at`: the first row after the turn. `before` and `now`: medians of a window before it and at the end.
 
-    `score` is the difference of the two halves in units of noise; `steps` are the ends of the last window.
+    `halves` is the difference of the means after and before it, `score` the same in units of noise; `steps`
+    are the ends of the last window.
     """
 
     at: StepRow
     last_before: StepRow
     before: float
     now: float
+    halves: float
     score: float
     steps: tuple[int, int]
 
@@ -91,14 +93,11 @@ def turn(found: Series) -> Turn | None:
     start = found.rows[max(cut, n - width)].step
     end = found.rows[-1].step
     assert start is not None and end is not None
-    return Turn(found.rows[cut], found.rows[cut - 1], level, now, float(scores[best]), (start, end))
+    halves = float(after[best] - before[best])
+    return Turn(found.rows[cut], found.rows[cut - 1], level, now, halves, float(scores[best]), (start, end))
 
 
 def steps_of(turned: Turn) -> str:
     """The last window in words: "steps 190–200"."""
     first, last = turned.steps
     return f"step {integer(last)}" if first == last else f"steps {integer(first)}–{integer(last)}"
-
-
-def split_by(rows: Sequence[StepRow], mask: Bools) -> list[StepRow]:
-    return [row for row, kept in zip(rows, mask.tolist(), strict=True) if kept]

@@ -22,7 +22,7 @@ RISE, MUCH, CRITICAL = 0.15, 0.25, 0.5
 
 def check(steps: Steps) -> RunReport | None:
     turned = turn(series(steps.rows, lambda said: said.get("zero_signal_share"), _chance))
-    if turned is None or turned.now - turned.before < RISE or turned.now < MUCH:
+    if turned is None or min(turned.now - turned.before, turned.halves) < RISE or turned.now < MUCH:
         return None
     return report(
         "critical" if turned.now >= CRITICAL else "warning",

@@ -24,7 +24,11 @@ RISE, TIMES, HALF = 0.1, 2.0, 0.5
 
 def check(steps: Steps) -> RunReport | None:
     turned = turn(series(steps.rows, _share, _chance))
-    if turned is None or turned.now - turned.before < RISE or turned.now < TIMES * turned.before:
+    if (
+        turned is None
+        or min(turned.now - turned.before, turned.halves) < RISE
+        or turned.now < TIMES * turned.before
+    ):
         return None
     return report(
         "critical" if turned.now >= HALF else "warning",
