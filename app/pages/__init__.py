@@ -16,6 +16,7 @@ from app.pages import (
     rollout,
     run,
     shared,
+    verify,
     whitening,
 )
 from app.pages.page import Page, router_of
@@ -31,6 +32,7 @@ PAGES: dict[str, Page] = {
     "rollout": rollout.PAGE,
     "whitening": whitening.PAGE,
     "loss": loss.PAGE,
+    "verify": verify.PAGE,
     "jobs": jobs.PAGE,
     "dashboards": dashboards.PAGE,
     "dashboard": dashboard.PAGE,

@@ -5,10 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app import estimation, lifecycle, uploads
+from app import analysis, estimation, lifecycle, uploads
 from app.deps import EngineDep, JobsDep, SettingsDep
 from app.example import load
 from app.pages.request_form import body_of
+from app.pages.verify import request_of
 from storage.database import read
 
 router = APIRouter()
@@ -45,6 +46,37 @@ def batch_of(engine: EngineDep, estimate_id: str) -> str:
     """The batch of an estimate. Raises NotFound."""
     with read(engine) as session:
         return str(estimation.describe(session, estimate_id)["batch"])
+
+
+@router.post("/batches/{batch_id}/reconcile")
+def request_reconcile(
+    engine: EngineDep,
+    queue: JobsDep,
+    batch_id: str,
+    fields: Annotated[list[tuple[str, str]], Depends(form_fields)],
+) -> Response:
+    """Ask which convention or mistake made the recorded advantages, and show what comes of it."""
+    asked = {name: value for name, value in fields if name == "convention" and value}
+    analysis_id, _ = analysis.request_reconcile(engine, queue, batch_id, asked)
+    return RedirectResponse(f"/batches/{batch_id}/verify?analysis={analysis_id}", SEE_OTHER)
+
+
+@router.post("/analyses/{analysis_id}/candidates/{place}")
+def compute_candidate(engine: EngineDep, queue: JobsDep, analysis_id: str, place: int) -> Response:
+    """Compute one of the candidates, and draw it against what is recorded."""
+    with read(engine) as session:
+        batch_id, body = request_of(session, analysis_id, place)
+    estimate_id, _ = estimation.request_estimate(engine, queue, batch_id, body)
+    address = f"/batches/{batch_id}/verify?analysis={analysis_id}&estimate={estimate_id}#against"
+    return RedirectResponse(address, SEE_OTHER)
+
+
+@router.post("/analyses/{analysis_id}/cancel")
+def cancel_analysis(engine: EngineDep, queue: JobsDep, analysis_id: str) -> Response:
+    with read(engine) as session:
+        batch_id = analysis.describe(session, analysis_id)["batch"]
+    lifecycle.request_cancel(engine, queue, "analysis", analysis_id)
+    return RedirectResponse(f"/batches/{batch_id}/verify?analysis={analysis_id}", SEE_OTHER)
 
 
 @router.post("/uploads/{upload_id}/cancel")

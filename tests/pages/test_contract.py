@@ -72,6 +72,7 @@ def addresses(site: Site, name: str) -> list[str]:
     return [
         "/",
         "/jobs",
+        "/findings",
         f"/uploads/{site.uploads[name]}",
         f"/runs/{site.runs[name]}",
         f"/batches/{batch}",
@@ -79,6 +80,7 @@ def addresses(site: Site, name: str) -> list[str]:
         f"/batches/{batch}/groups/0?view=side",
         f"/batches/{batch}/rollouts/1",
         f"/batches/{batch}/whitening",
+        f"/batches/{batch}/verify",
         f"/batches/{batch}/loss",
         f"/batches/{batch}/loss?mode=dapo&scale=64&clip_low=&clip_high=0.28",
         "/dashboards",
