@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy import select
 
 from app import tokens
 from app.errors import AppError
 from app.figures import FIGURES
 from app.figures import chosen as choosing
 from app.figures.chosen import Chosen
+from app.figures.members import group_means
 from app.figures.token_heatmap import CLIP_QUANTILE, clip_of
 from app.hiding import hide_text, seal
 from app.panels import figure_options
@@ -30,6 +32,8 @@ DAMAGED = "What is stored for this panel does not match its checksum; `vantage c
 UNKNOWN = "This version of Vantage has no such figure."
 DELETED = "The batch of this panel was deleted."
 NOT_THERE = "The batch has no such {} any more."
+#: So many responses of a group are shown; the table says of how many.
+MOST_ROWS = 64
 EXCERPT = 240  # characters of a response in a group's table
 #: What stands for the text of a token that is to be hidden.
 BLOCK = "▪"
@@ -47,7 +51,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """`std` has ddof 1; `rows` by reward, highest first."""
+    """`std` has ddof 1; `rows` by reward, highest first: all, or the first of `size`."""
 
     prompt: str | None
     size: int
@@ -151,21 +155,28 @@ def _origin(session: ReadSession, batch: Batch) -> str:
 
 
 def _group(session: ReadSession, prompt: Prompt, chosen: Chosen, hidden: bool) -> GroupView:
-    members = rollouts.of_group(session, prompt.batch_id, prompt.group_no)
+    members = best_of(session, prompt)
+    means = group_means(session, members, chosen)
     rows = [
         GroupRow(
             rollout.index,
             rollout.reward,
-            mean_advantage(session, rollout, chosen),
+            means.get(rollout.index),
             rollout.length,
             rollout.finish_reason,
             None if hidden else excerpt(rollout.response),
         )
         for rollout in members
     ]
-    rows.sort(key=lambda row: (-(row.reward if row.reward is not None else float("-inf")), row.index))
     text = None if hidden else prompt.prompt or conversation(prompt.messages)
     return GroupView(text, prompt.size, prompt.scored, prompt.reward_mean, prompt.reward_std, tuple(rows))
+
+
+def best_of(session: ReadSession, prompt: Prompt) -> list[Rollout]:
+    """The rollouts of a group by reward, highest first, unscored ones last; as many as are shown."""
+    mine = (Rollout.batch_id == prompt.batch_id, Rollout.group_no == prompt.group_no)
+    order = (Rollout.reward.desc().nulls_last(), Rollout.index)
+    return list(session.execute(select(Rollout).where(*mine).order_by(*order).limit(MOST_ROWS)).scalars())
 
 
 def excerpt(text: str | None) -> str | None:

@@ -7,13 +7,14 @@ from typing import Any
 from app.deps import Reader
 from app.errors import NotFound
 from app.figures import chosen as choosing
+from app.figures.members import group_means
 from app.pages.advantages import Picker, pick, step_clip
 from app.pages.batch import find_batch, name_of, way_to
 from app.pages.cells import Cell
 from app.pages.findings import Named, naming
 from app.pages.page import Page
 from app.pages.reading import WINDOW, Missing, Shown, TrackLine, missing_of, read, shown, track_lines
-from app.pages.siblings import LaneLine, group_means, lane_unit, lanes, near
+from app.pages.siblings import LaneLine, lane_unit, lanes, near
 from app.pages.wall import Wall, wall
 from app.templating import Crumb
 from storage import batches, rollouts

@@ -7,6 +7,7 @@ from sqlalchemy import select
 
 from app.deps import Reader
 from app.errors import NotFound
+from app.figures.members import group_means
 from app.pages.advantages import Picker, pick, step_clip
 from app.pages.batch import find_batch, name_of, way_to
 from app.pages.findings import Named, naming
@@ -14,7 +15,7 @@ from app.pages.group import around
 from app.pages.page import Page
 from app.pages.reading import Missing, Shown, missing_of, read, shown
 from app.pages.run import ChartOf
-from app.pages.siblings import LaneLine, group_means, lane_unit, lanes, near
+from app.pages.siblings import LaneLine, lane_unit, lanes, near
 from app.templating import Crumb, with_query
 from storage import rollouts
 from storage.database import ReadSession

@@ -12,6 +12,7 @@ const CONFIG = {
 const MOST_HEIGHT = 900;
 const NARROW = 480; // pixels: a telephone
 const LETTER = 6; // pixels that a letter of a label takes
+const BESIDE = 110; // pixels above and below a vertical axis
 const figures = new Map(); // element -> figure as the server gave it
 
 // Plotly writes style attributes, which the policy refuses. The same through the object model is allowed, and keeps
@@ -60,13 +61,14 @@ function template(colours) {
 
 // On a narrow chart a long title of an axis breaks before its bracket, and labels of places that would meet lean to the
 // left, so that the last one is not beyond the edge (Plotly leaves such a label out).
-function narrowed(layout, width) {
+function narrowed(layout, width, height) {
   if (!width || width > NARROW) return layout;
   const own = { ...layout };
   for (const name of Object.keys(own).filter((key) => /^[xy]axis\d*$/.test(key))) {
     const axis = { ...own[name] };
     const text = axis.title?.text ?? "";
-    if (text.length * LETTER > width / 2) axis.title = { ...axis.title, text: text.replace(" (", "<br>(") };
+    const room = name.startsWith("y") ? height - BESIDE : width / 2;
+    if (text.length * LETTER > room) axis.title = { ...axis.title, text: text.replace(" (", "<br>(") };
     const labels = name.startsWith("x") ? (axis.ticktext ?? []) : [];
     const longest = Math.max(0, ...labels.flatMap((label) => String(label).split("<br>")).map((line) => line.length));
     if (longest * LETTER * labels.length > width - 80) axis.tickangle = -40;
@@ -75,11 +77,11 @@ function narrowed(layout, width) {
   return own;
 }
 
-function themed(figure, width) {
+function themed(figure, width, height) {
   const name = theme();
   const colours = name === "dark" ? DARK : LIGHT;
   const { data, layout } = recolour({ data: figure.data, layout: figure.layout ?? {} }, name);
-  const own = { ...narrowed(layout, width), template: template(colours), autosize: true };
+  const own = { ...narrowed(layout, width, height), template: template(colours), autosize: true };
   if (own.title?.text) own.margin = { ...own.margin, t: own.showlegend ? 34 : 12 };
   own.font = { ...own.font, family: getComputedStyle(document.body).fontFamily };
   delete own.width;
@@ -137,7 +139,7 @@ async function draw(chart) {
     // A figure with many rows says how tall it has to be; without its title it needs less.
     const tall = Math.min((figure.layout?.height ?? 0) - 26, MOST_HEIGHT);
     if (tall > plot.clientHeight) plot.style.height = `${tall}px`;
-    const { data, layout } = themed(figure, plot.clientWidth);
+    const { data, layout } = themed(figure, plot.clientWidth, plot.clientHeight);
     if (!chart.dataset.state || chart.dataset.state !== "drawn") plot.replaceChildren();
     await Plotly.react(plot, data, layout, CONFIG);
     if (chart.dataset.state !== "drawn") follow(chart, plot);
@@ -171,7 +173,7 @@ async function retheme() {
     if (!chart.isConnected) figures.delete(chart);
     else {
       const plot = chart.querySelector(".plot");
-      const { data, layout } = themed(figure, plot.clientWidth);
+      const { data, layout } = themed(figure, plot.clientWidth, plot.clientHeight);
       await Plotly.react(plot, data, layout, CONFIG);
     }
   }
