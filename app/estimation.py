@@ -13,10 +13,20 @@ from app.errors import NotFound, Unprocessable
 from app.jobs import BULK, INTERACTIVE, Jobs, progress
 from app.lifecycle import requeue
 from app.results import Result, store_results, summarise
-from app.running import earlier_moments, moments_key, put_moments
+from app.running import carried, carries, earlier_moments, earlier_state, moments_key, put_moments
 from app.tasks import Task
 from app.tensors import Loaded, load, token_fields
-from estimators import ROLLOUT_FIELDS, TOKEN_FIELDS, Batch, Refused, Request, estimate, missing, usable
+from estimators import (
+    ESTIMATORS,
+    ROLLOUT_FIELDS,
+    TOKEN_FIELDS,
+    Batch,
+    Refused,
+    Request,
+    estimate,
+    missing,
+    usable,
+)
 from storage import batches, estimates
 from storage.database import AnySession, WriteSession, read, write
 from storage.models import Batch as BatchRow
@@ -85,6 +95,11 @@ def check_possible(batch: BatchRow, request: Request) -> None:
             [{"row": None, "field": field, "message": f"{field} is not recorded."} for field in lacking],
             missing=list(lacking),
             usable=able,
+        )
+    if carries(request) and batch.step is None:
+        raise Unprocessable(
+            f"{request.convention or request.estimator} follows the steps of a run, and this batch has no "
+            "step. Upload it with step=N, or choose batch_z."
         )
     if request.whitening.scope == "running" and batch.step is None:
         raise Unprocessable(
@@ -157,10 +172,15 @@ def forget_step(
         .where(Estimate.state.in_(("running", "succeeded", "failed")))
         .order_by(BatchRow.step)
     )
-    stale = [row for row in session.scalars(later) if row.request["whitening"]["scope"] == "running"]
+    stale = [row for row in session.scalars(later) if follows_steps(row)]
     for row in stale:
         requeue(session, jobs, "estimate", row.id, BULK)
     return [row.id for row in stale]
+
+
+def follows_steps(row: Estimate) -> bool:
+    """Whether the numbers of the estimate depend on the run's earlier steps."""
+    return row.request["whitening"]["scope"] == "running" or ESTIMATORS[row.estimator].carry is not None
 
 
 def run_estimate(task: Task, estimate_id: str) -> None:
@@ -211,11 +231,12 @@ def computed(
         raise Refused(f"The batch lacks {' and '.join(lacking)}.")
     timing = {"load_seconds": time.perf_counter() - began}
     history, past = earlier_moments(task, batch, request)
+    state, before = earlier_state(task, batch, request)
     task.stage("computing")
     began = time.perf_counter()
-    result = Result.of(estimate(loaded.batch, request, history))
+    result = Result.of(estimate(loaded.batch, request, history, state))
     timing["compute_seconds"] = time.perf_counter() - began
-    return loaded, result, timing, past
+    return loaded, result, timing, past | before | carried(request, loaded.batch, state)
 
 
 def load_cached(task: Task, batch_id: str, request: Request) -> Loaded:

@@ -1,16 +1,18 @@
-"""The history that running whitening needs: moments of the raw advantages of a run's earlier steps."""
+"""What the earlier steps of a run left behind: moments of the raw advantages for running whitening, and the
+state of estimators that go on from step to step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
 
 from app.tasks import Task
 from app.tensors import load, token_fields
-from estimators import Moments, Refused, Request, Whitening, estimate, missing
+from estimators import ESTIMATORS, Moments, Refused, Request, Whitening, estimate, missing
+from estimators.estimator import State
 from storage import estimates
 from storage.database import WriteSession, read, write
-from storage.models import Batch
+from storage.models import Batch, Estimate
 
 
 def moments_key(request: Request) -> str:
@@ -41,6 +43,58 @@ def earlier_moments(task: Task, batch: Batch, request: Request) -> tuple[list[Mo
         else:
             found.append(moments)
     return found, {"history": {"steps": len(found), "gaps": gaps, "count": sum(m.count for m in found)}}
+
+
+def carries(request: Request) -> bool:
+    """Whether the estimator goes on from what the earlier steps left behind."""
+    return ESTIMATORS[request.estimator].carry is not None
+
+
+def earlier_state(task: Task, batch: Batch, request: Request) -> tuple[State | None, dict[str, Any]]:
+    """For an estimator that goes on from step to step: the state after the earlier steps, and what the
+    summary says of them. Starts from the newest step that has kept its own; a step that lacks a field is a gap."""
+    carry = ESTIMATORS[request.estimator].carry
+    if carry is None:
+        return None, {}
+    if batch.step is None:
+        raise Refused("This estimator follows the steps of a run, and this batch has no step.")
+    earlier = earlier_batches(task, batch)
+    known = kept_states(task, [id for _, id in earlier], moments_key(request))
+    first = max((i + 1 for i, (_, id) in enumerate(earlier) if id in known), default=0)
+    state: State = known[earlier[first - 1][1]] if first else {}
+    gaps: list[int] = []
+    for step, batch_id in earlier[first:]:
+        task.check()
+        with read(task.engine) as session:
+            loaded = load(session, batch_id, token_fields(request), request.grouping).batch
+        if missing(loaded, request):
+            gaps.append(step)
+        else:
+            state = carry(loaded.to(task.device), request.params, state)
+    return state, {"history": {"steps": len(earlier) - len(gaps), "gaps": gaps}}
+
+
+def carried(request: Request, batch: Any, state: State | None) -> dict[str, Any]:
+    """What the summary keeps for the next step: the state after this batch."""
+    carry = ESTIMATORS[request.estimator].carry
+    if carry is None:
+        return {}
+    after = carry(batch, request.params, state or {})
+    return {"carried": {name: list(values) for name, values in after.items()}}
+
+
+def kept_states(task: Task, batch_ids: Sequence[str], key: str) -> dict[str, State]:
+    """The states that finished estimates of the same request left behind, by batch."""
+    if not batch_ids:
+        return {}
+    statement = select(Estimate).where(Estimate.batch_id.in_(batch_ids), Estimate.state == "succeeded")
+    with read(task.engine) as session:
+        rows = [(row.batch_id, row.request, row.summary or {}) for row in session.scalars(statement)]
+    return {
+        batch_id: {name: tuple(values) for name, values in summary["carried"].items()}
+        for batch_id, request, summary in rows
+        if "carried" in summary and estimates.moments_key(request) == key
+    }
 
 
 def earlier_batches(task: Task, batch: Batch) -> list[tuple[int, str]]:

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.centring import CentringParams, Seen, complete, divided, see, settle
+from estimators.centring import CentringParams, Seen, complete, divided, see, settle, torch_statistics
 from estimators.estimator import Estimator, Raw
 from estimators.leave_one_out import mean_of_others, one_pass, std_of_others
 from estimators.moments import of_values
@@ -66,6 +66,13 @@ class StandardParams(CentringParams):
         Literal["mean", "baseline"],
         About("deviations from the mean of what the std is over, or from the mean that is subtracted"),
     ] = "mean"
+    statistics: Annotated[
+        Literal["exact", "plain", "single"],
+        About(
+            "mean and std of a group: exact, so that equal scores have std 0; added up plainly, and rounded; "
+            "or in single precision, as verl's vectorised functions have them"
+        ),
+    ] = "exact"
     zero_std: Annotated[
         Literal["divide", "keep"],
         About("where the std is 0 or undefined: divide by ε, or leave the score centred only"),
@@ -123,7 +130,7 @@ def _siblings(seen: Seen, params: StandardParams) -> tuple[Tensor, Tensor]:
 
 def _baseline(seen: Seen, params: StandardParams) -> Tensor:
     if params.mean_level == "group":
-        return mean_of_others(seen) if params.mean_leave1out else seen.mean
+        return mean_of_others(seen) if params.mean_leave1out else _mean_std(seen, params)[0]
     if params.mean_level == "none":
         return torch.zeros_like(seen.scores)
     whole = of_values(seen.scores, seen.counted)
@@ -133,11 +140,22 @@ def _baseline(seen: Seen, params: StandardParams) -> Tensor:
     return mean - (seen.scores - mean) / max(whole.count - 1, 1)
 
 
+def _mean_std(seen: Seen, params: StandardParams) -> tuple[Tensor, Tensor]:
+    """Of each rollout's group, `[B]`, with the rounding that is asked for."""
+    if params.statistics == "plain":
+        return torch_statistics(seen.scores, seen.group, seen.counted, params.ddof)
+    if params.statistics == "single":
+        scores = seen.scores.float()
+        found = torch_statistics(scores, seen.group, seen.counted, params.ddof)
+        return found[0].to(seen.scores.dtype), found[1].to(seen.scores.dtype)
+    return seen.mean, seen.std(params.ddof)
+
+
 def _spread(seen: Seen, baseline: Tensor, params: StandardParams) -> Tensor:
     """Std of the group or of the batch, `[B]`; NaN where too few are counted."""
     if params.std_around == "mean":
         if params.scale_rewards == "group":
-            return seen.std(params.ddof)
+            return _mean_std(seen, params)[1]
         whole = of_values(seen.scores, seen.counted)
         return torch.full_like(seen.scores, whole.variance(params.ddof) ** 0.5)
     squares = torch.where(seen.counted, seen.scores - baseline, 0.0).double().square()

@@ -102,16 +102,18 @@ def _mapping(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _aliased(
     params: Mapping[str, Any], convention: Convention | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Configuration keys of the convention's framework put under our names: (params, whitening)."""
+    """Configuration keys of the convention's framework put under our names: (params, whitening).
+
+    Our own names win over the framework's, in whatever order they are given.
+    """
+    aliases = convention.aliases if convention else {}
     own: dict[str, Any] = {}
     whitening: dict[str, Any] = {}
     for name, value in params.items():
-        alias = convention.aliases.get(name) if convention else None
-        if alias is None:
-            own[name] = value
-        else:
+        if name in aliases:
+            alias = aliases[name]
             (whitening if alias.whitening else own).update(alias.settings(name, value))
-    return own, whitening
+    return own | {name: value for name, value in params.items() if name not in aliases}, whitening
 
 
 def _grouping(value: Any, convention: Convention | None) -> str:

@@ -185,7 +185,7 @@ TORCHRL: Keys = {
     "eps": Alias("epsilon"),
     "trajectory_return": Alias(
         read=one_of(
-            {name: {"trajectory_return": name} for name in ("sum", "max", "mean")}
+            {name: {"trajectory_return": name} for name in ("sum", "max", "mean", "none")}
             | {None: {"trajectory_return": "none"}}
         )
     ),

@@ -51,7 +51,7 @@ GRPO = (
     _grpo(
         "trl",
         "1.16.0",
-        GrpoParams(**_TRL, epsilon=1e-8, ddof=0),
+        GrpoParams(**_TRL, epsilon=1e-8, ddof=0, statistics="plain"),
         "Asynchronous trainer: population std of the group + 1e-8, reward functions summed unweighted.",
         keys.TRL,
         "grpo/trl-async",
@@ -154,16 +154,16 @@ GRPO = (
     _grpo(
         "verl",
         "0.9.1",
-        _VERL,
-        "As grpo/verl. Ids that are whole numbers, or can be cut to one, count as those; the trainer does "
-        "not pass norm_adv_by_std_in_grpo on, so it changes nothing.",
+        replace(_VERL, statistics="single", segments="each"),
+        "Mean and std in single precision. Ids that are whole numbers, or can be cut to one, count as those; "
+        "the trainer does not pass norm_adv_by_std_in_grpo on, so it changes nothing.",
         keys.VERL_VECTORIZED,
         "grpo_vectorized/verl",
     ),
     _grpo(
         "verl",
         "0.7",
-        replace(_VERL, variance_floor=1e-6),
+        replace(_VERL, variance_floor=1e-6, statistics="single", segments="each"),
         "The variance is at least 1e-6, which shrinks the advantages of groups with a smaller one.",
         keys.VERL_VECTORIZED,
         "grpo_vectorized/verl-0.7",

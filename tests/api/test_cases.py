@@ -13,17 +13,17 @@ import pytest
 from app.settings import Settings
 from tests.api.conftest import Service, serving
 from tests.api.rows import jsonl
-from tests.cases import Built, Case, built, load, paths
+from tests.cases import Built, Case, load, paths, requests_of
 
 CASES = {path.stem: load(path) for path in paths()}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The service after all the work, and the estimates of each case, one per step."""
+    """The service after all the work, and the estimates of each case: for each request one per step."""
 
     service: Service
-    estimates: dict[str, list[str]]
+    estimates: dict[str, list[list[str]]]
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +32,13 @@ def asked(tmp_path_factory: pytest.TempPathFactory, data_template: Path) -> Iter
     folder = tmp_path_factory.mktemp("cases")
     shutil.copytree(data_template, folder / "data")
     for service in serving(Settings(data_dir=folder / "data")):
-        made = {name: built(case) for name, case in CASES.items()}
-        uploads = {name: upload(service, name, each) for name, each in made.items()}
+        made = {name: requests_of(case) for name, case in CASES.items()}
+        uploads = {name: upload(service, name, each[0]) for name, each in made.items()}
         service.work()
         estimates = {
-            name: [ask(service, batch, each) for batch in batches(service, uploads[name], each)]
+            name: [
+                [ask(service, batch, one) for batch in batches(service, uploads[name], one)] for one in each
+            ]
             for name, each in made.items()
         }
         service.work()
@@ -67,23 +69,23 @@ def ask(service: Service, batch: str, made: Built) -> str:
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_the_framework(asked: Asked, name: str) -> None:
     case = CASES[name]
-    made = built(case)
-    if made.advantages is None:
-        refused(asked, name)
-        return
-    steps = sorted({row["step"] for row in made.rows})
-    for step, estimate in zip(steps, asked.estimates[name], strict=True):
-        places = [i for i, row in enumerate(made.rows) if row["step"] == step]
-        for line in read(asked.service, estimate):
-            place = places[line["index"]]
-            agree(line, "advantages", made.advantages[place], case, made)
-            if made.returns is not None:
-                agree(line, "returns", made.returns[place], case, made)
+    for made, estimates in zip(requests_of(case), asked.estimates[name], strict=True):
+        if made.advantages is None:
+            refused(asked, estimates)
+            continue
+        steps = sorted({row["step"] for row in made.rows})
+        for step, estimate in zip(steps, estimates, strict=True):
+            places = [i for i, row in enumerate(made.rows) if row["step"] == step]
+            for line in read(asked.service, estimate):
+                place = places[line["index"]]
+                agree(line, "advantages", made.advantages[place], case, made)
+                if made.returns is not None:
+                    agree(line, "returns", made.returns[place], case, made)
 
 
-def refused(asked: Asked, name: str) -> None:
+def refused(asked: Asked, estimates: list[str]) -> None:
     """The estimate failed with a sentence for a person."""
-    (estimate,) = asked.estimates[name]
+    (estimate,) = estimates
     shown = asked.service.get(f"/estimates/{estimate}")
     assert shown["state"] == "failed"
     assert len(shown["error"].split()) > 5 and "unforeseen" not in shown["error"]

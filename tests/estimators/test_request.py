@@ -80,3 +80,18 @@ def test_overrides_keep_the_rest_of_the_convention() -> None:
     )
     assert request.whitening.count_eps == 1e-8 and request.whitening.scope == "group"
     assert request.params.score_location == "last_response" and request.params.lam == 0.0
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_a_convention_spelt_out_is_the_same_request(name: str) -> None:
+    """In whatever order a database gives its keys back."""
+    request = Request.from_dict({"convention": name})
+    spelt = json.loads(json.dumps(request.to_dict(), sort_keys=True))
+    assert Request.from_dict(spelt) == request
+
+
+def test_a_clip_of_the_framework_is_one_after_the_comparison() -> None:
+    body = {"convention": "grpo/openrlhf", "params": {"reward_clip_range": [-1, 2]}}
+    request = Request.from_dict(body)
+    assert (request.params.advantage_clip_low, request.params.advantage_clip_high) == (-1, 2)
+    assert Request.from_dict(json.loads(json.dumps(request.to_dict(), sort_keys=True))) == request
