@@ -82,6 +82,9 @@ def lines(raw: Tensor, view: View) -> Tensor:
     error = (dy - spread(slope) * dx).abs()
     allowed = view.precision.rtol * y.abs() + 2 * spread(view.slack)
     wrong = segment_sums((error > allowed).double(), offsets) > 0
+    # A line that is level where the raw numbers differ says nothing of them.
+    level = segment_sums((dy.abs() > allowed).double(), offsets) == 0
+    wrong |= level & (xx > 1e-10 * segment_sums(x * x, offsets))
     fits = torch.where(wrong | ~torch.isfinite(segment_sums(x, offsets)), 0.0, 1.0)
     says = view.counts > 2
     return torch.where(says, fits, torch.nan)
@@ -108,3 +111,21 @@ def on_lines(means: Tensor, view: View, ids: Tensor | None) -> bool:
     error = (dy - slope[scope] * dx).abs()
     near = error <= 2 * (view.precision.rtol * y.abs() + 2 * view.slack[kept])
     return float(near.double().mean()) >= 0.9
+
+
+def plausible_means(raw: Tensor, view: View) -> bool:
+    """Whether the recorded means can be those of raw advantages `[N]`, whatever was whitened: over all, or
+    over one of the recorded scopes that have enough members to tell."""
+    batch = view.batch
+    shown = torch.where(batch.response_mask, raw, 0.0)
+    means = segment_sums(shown, batch.offsets) / batch.unmasked.clamp(min=1)
+    scopes = (batch.rank, batch.micro_batch, batch.data_source, batch.group)
+    return on_lines(means, view, None) or any(
+        on_lines(means, view, ids) for ids in scopes if ids is not None and _members(ids) >= 4
+    )
+
+
+def _members(ids: Tensor) -> float:
+    """Median number of rollouts in the scopes that have any."""
+    counts = torch.bincount(ids)
+    return float(counts[counts > 0].median())

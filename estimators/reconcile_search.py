@@ -14,7 +14,17 @@ from estimators.mistakes import MISTAKES
 from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten, rows_changed
 from estimators.reconcile_formulas import Formula, whitenings
 from estimators.reconcile_recorded import Fit, View
-from estimators.reconcile_sample import SMALL, lines, members, on_lines, places, seeds, take, view_of
+from estimators.reconcile_sample import (
+    SMALL,
+    lines,
+    members,
+    on_lines,
+    places,
+    plausible_means,
+    seeds,
+    take,
+    view_of,
+)
 from estimators.reconcile_solve import settings
 from estimators.reconciliation import Hints
 from estimators.refused import Refused
@@ -47,6 +57,8 @@ class Search:
         self.small = batch.tokens <= SMALL
         self.per_token: dict[str, bool] = {}
         self.found: list[Found] = []
+        #: Raw advantages of the batch as it is: all of a small one, else only those per rollout.
+        self.kept: dict[str, Raw] = {}
         self.seed = seeds(batch) if not self.small else torch.arange(batch.rollouts)
         self.rows = members(self.seed, batch.group) if not self.small else self.seed
         self.part = take(batch, self.rows) if not self.small else batch
@@ -56,13 +68,23 @@ class Search:
 
     def raw(self, setup: Setup) -> Raw | None:
         """The raw advantages, None where the estimator refuses."""
-        run = setup.run or ESTIMATORS[setup.estimator].run
+        run, key = setup.run or ESTIMATORS[setup.estimator].run, ""
+        if setup.run is None and setup.batch is self.batch:
+            key = f"{setup.estimator} {setup.params!r}"
+            if key in self.kept:
+                return self.kept[key]
         try:
             found = run(setup.batch, setup.params, torch.float64)
         except Refused:
             return None
         self.per_token[setup.estimator] = found.per_token
+        if key and (self.small or not found.per_token):
+            self.kept[key] = found
         return found
+
+    def sees(self, formula: Formula, variant: Input) -> bool:
+        """Whether the formula looks at what the mistake changes: at single tokens only those per token do."""
+        return variant.rows or self.token_level(Setup(self.batch, formula.estimator, formula.params))
 
     def token_level(self, setup: Setup) -> bool:
         """Whether the estimator gives a number per token."""
@@ -105,7 +127,9 @@ class Search:
         else:
             altered = variant.alter(replace(setup, batch=part))
         raw = None if altered is None else self.raw(altered)
-        return raw is not None and raw.per_token and _mostly(lines(raw.advantages, seen))
+        if raw is None or not raw.per_token or not _mostly(lines(raw.advantages, seen)):
+            return False
+        return seen.per_rollout is None or plausible_means(raw.advantages, seen)
 
     # The parameters to try -----------------------------------------------------------------------------
 
@@ -241,14 +265,24 @@ def whiten_all(
 
 def wrong(search: Search, formulas: list[Formula], beside: bool = False) -> None:
     """Every formula with one mistake; if `beside`, only with those worth naming beside a match."""
+    found = list(search.found)
     for mistake in MISTAKES.values():
         if beside and not mistake.beside_match:
             continue
         for variant in mistake.variants(search.batch, search.hints):
-            if beside and not isinstance(variant, Rescale) and variant.label != mistake.name:
+            if beside and not _telling(variant, mistake.name, found):
                 continue
             for formula in formulas:
-                _one(search, formula, variant)
+                if not beside or not isinstance(variant, Input) or search.sees(formula, variant):
+                    _one(search, formula, variant)
+
+
+def _telling(variant: Input | Whiten | Rescale, name: str, found: list[Found]) -> bool:
+    """Whether a mistake is worth looking at where something without one agrees: in its plainest way, and in
+    the whitening only where another kernel than the convention's was needed."""
+    if isinstance(variant, Rescale) or variant.label != name:
+        return False
+    return isinstance(variant, Input) or all(each.kind == "other" for each in found if each.fit.matched)
 
 
 def _one(search: Search, formula: Formula, variant: Input | Whiten | Rescale) -> None:
