@@ -1,12 +1,14 @@
 """Files without rows that lie beside the rows: metadata that goes into the headers of the files it is of."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from app.ingest.formats import FORMATS
 from app.ingest.names import folder_of
 from app.ingest.record import Format, Header, Problem
+
+NAMED = 5
 
 
 @dataclass(slots=True)
@@ -40,6 +42,19 @@ class Companions:
                 raw |= companion.header.raw
                 header.run = header.run or companion.header.run
         header.raw = raw | header.raw
+
+    def missing(self, trails: Iterable[str]) -> Iterator[Problem]:
+        """Files that a companion names and the upload has not in its folder."""
+        there = set(trails)
+        for companion in self._all:
+            folder = f"{companion.folder}/" if companion.folder else ""
+            gone = [name for name in companion.header.expects if folder + name not in there]
+            if gone:
+                more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
+                count = f"{len(gone)} of {len(companion.header.expects)} files"
+                shown = ", ".join(gone[:NAMED])
+                message = f"{companion.name} names {count} that are not in the upload: {shown}{more}"
+                yield Problem(message, "missing_files", "warning", file=companion.name)
 
     def summary(self, rows: int) -> Iterator[Problem]:
         """Which were used; of those that were not, with what they have to be sent."""

@@ -247,6 +247,7 @@ class _Pipeline:
         """What there is to say about all files together."""
         yield from self._joins.summary()
         yield from self._companions.summary(self._taken)
+        yield from self._companions.missing(place.trail for place in self._plan.places)
         yield from plans.complete(self._plan)
         yield from self._duplicates.summary()
         yield from self._groups.summary()

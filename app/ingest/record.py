@@ -67,6 +67,7 @@ class Header:
     format: str = ""  # name of the format that reads the file
     file: str | None = None
     prefix: str = ""  # of a companion: how the names of the files begin that it goes with
+    expects: tuple[str, ...] = ()  # of a companion: the files that should lie in its folder
 
 
 @dataclass(slots=True)

@@ -78,6 +78,12 @@ def _quoted(text: str, mark: str = '"') -> str:
     return f"{mark}{text if len(text) <= 40 else text[:37] + '…'}{mark}"
 
 
+def plain_number(row: int, name: str, text: str, notes: Notes) -> float | None:
+    """A number from a text that has to be one: as `number`, without the note that it was text."""
+    value = _cast(text)
+    return number(row, name, text, notes) if value is None else _finite(name, value, notes)
+
+
 def integer(row: int, name: str, value: Any, notes: Notes) -> int | None:
     """A 64-bit integer. "7" and 7.0 are read with a note; 7.5, true and larger numbers are left out."""
     value = plain(value)

@@ -12,15 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.ingest import parquet, prompts, scalars
+from app.ingest import completions, parquet
 from app.ingest.canonical_parquet import without_nulls
 from app.ingest.notes import Notes
-from app.ingest.record import Format, Header, Item, Problem, Rollout, Source
+from app.ingest.record import Format, Header, Item, Rollout, Source
 from app.settings import Settings
 
-FIXED = ("step", "prompt", "completion", "advantage")
+TEXTS = ("prompt", "completion")
 MARKS = frozenset(("prompt", "completion", "advantage"))
-REWARD_RULE = "derived:sum(components, weights 1)"
 _STEP = re.compile(r"completions_(\d+)\.parquet$")
 
 
@@ -33,13 +32,14 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
     notes = Notes()
     table = parquet.checked(source, settings)
     rewards = reward_columns(table.schema)
-    provenance = {"reward": REWARD_RULE} if rewards else {}
+    provenance = {"reward": completions.REWARD_RULE} if rewards else {}
     yield Header(raw={"framework": "trl", "reward_functions": rewards, "provenance": provenance})
     if rewards:
-        yield _weights(rewards)
+        yield completions.said(rewards)
     named = _STEP.search(source.name)
     for number, fields in parquet.rows(table, source):
-        item = _rollout(number, fields, rewards, notes)
+        plain = {name: _messages(value) if name in TEXTS else value for name, value in fields.items()}
+        item = completions.rollout(number, plain, rewards, notes, nan_is_null=False)
         if isinstance(item, Rollout) and item.step is None and named:
             item.step, item.derived["step"] = int(named[1]), "derived:file name"
         yield from notes.drain()
@@ -53,43 +53,12 @@ def reward_columns(schema: pa.Schema) -> list[str]:
     """
     names: list[str] = []
     for field in schema:
-        if field.name in FIXED:
+        if field.name in completions.FIXED:
             continue
         if not pa.types.is_floating(field.type):
             break
         names.append(field.name)
     return names
-
-
-def _weights(rewards: list[str]) -> Problem:
-    message = (
-        f"the file has no total reward: it is the sum of {', '.join(rewards)} with weights 1. "
-        "Where the trainer used other reward_weights, only the components are right."
-    )
-    return Problem(message, "reward_derived", "info", None, "reward")
-
-
-def _rollout(row: int, fields: dict[str, Any], rewards: list[str], notes: Notes) -> Rollout | Problem:
-    record = Rollout(row)
-    prompt, completion = (_messages(fields.get(name)) for name in ("prompt", "completion"))
-    prompts.set_prompt(record, prompt, notes)
-    if completion is None or not prompts.set_response(record, completion, notes):
-        return Problem(f"row {row}: no completion; the row was not taken", "no_response", "error", row)
-    record.step = scalars.integer(row, "step", fields.get("step"), notes)
-    record.advantage = scalars.number(row, "advantage", fields.get("advantage"), notes)
-    if rewards:
-        components = {name: fields.get(name) for name in rewards}
-        record.reward_components = {
-            name: scalars.number(row, name, components[name], notes) for name in rewards
-        }
-        scored = [
-            value for value in record.reward_components.values() if value is not None and value == value
-        ]
-        if scored:
-            record.reward = sum(scored)
-            record.derived["reward"] = REWARD_RULE
-    record.extra = {name: value for name, value in fields.items() if name not in (*FIXED, *rewards)}
-    return record
 
 
 def _messages(value: Any) -> Any:

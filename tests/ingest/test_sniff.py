@@ -20,6 +20,8 @@ COMPANIONS = {
     "verifiers/legacy_evals/toy-math--toy-0.1b/a1b2c3d4/metadata.json": "verifiers-metadata",
     "open_instruct/toy_grpo__1__1764400000_metadata.jsonl": "open-instruct-metadata",
     "skyrl/dumped_evals/global_step_5_evals/aggregated_results.jsonl": "skyrl-metrics",
+    "rllm/logs/demo/toy/episodes/train_step_5_epoch_0/batch_summary.json": "rllm-summary",
+    "tinker_cookbook/log/iteration_000005/train_logtree.json": "tinker-logtree",
 }
 
 
@@ -41,16 +43,8 @@ FILES = sorted(path for path in SAMPLES.rglob("*") if path.is_file() and path.na
 #: file (or folder) -> what its refusal calls it
 NAMES = {
     "art": "ART trajectories",
-    "easyr1": "EasyR1",
-    "ms_swift": "ms-swift",
-    "rl_logging_board": "RL Logging Board",
-    "rllm": "rLLM",
-    "roll": "ROLL",
     "skyrl/dumped_data": "skyrl.backends.skyrl_train",
     "slime": "PyTorch file",
-    "tinker_cookbook": "tinker-cookbook",
-    "trackio": "Trackio",
-    "wandb": "W&B table",
 }
 
 
