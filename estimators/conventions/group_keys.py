@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from estimators.conventions.convention import Alias
-from estimators.conventions.keys import CHOSEN, over_the_batch
+from estimators.conventions.keys import CHOSEN, DROP_TRUNCATED, MASK_TRUNCATED, over_the_batch
 
 Keys = Mapping[str, Alias]
 
@@ -63,6 +63,7 @@ VERL: Keys = {"adv_estimator": CHOSEN, "grpo_norm_by_std": _STD_FLAG}
 #: The trainer does not pass the flag on.
 VERL_VECTORIZED: Keys = {"adv_estimator": CHOSEN, "norm_adv_by_std_in_grpo": CHOSEN}
 TRL: Keys = {
+    "mask_truncated_completions": MASK_TRUNCATED,
     "num_generations": Alias("group_size"),
     "beta": Alias("kl_coef"),
     "scale_rewards": Alias(
@@ -79,17 +80,20 @@ TRL: Keys = {
     "multi_objective_aggregation": only("sum_then_normalize", "gdpo/trl for normalize_then_sum"),
 }
 TRL_CENTRED: Keys = {
+    "mask_truncated_completions": MASK_TRUNCATED,
     "num_generations": Alias("group_size"),
     "scale_rewards": Alias(read=one_of({"none": {}, False: {}})),
     "multi_objective_aggregation": only("sum_then_normalize", "gdpo/trl for normalize_then_sum"),
     "epsilon": CHOSEN,
 }
 TRL_GDPO: Keys = {
+    "mask_truncated_completions": MASK_TRUNCATED,
     "num_generations": Alias("group_size"),
     "scale_rewards": CHOSEN,
     "multi_objective_aggregation": only("normalize_then_sum", "grpo/trl-group for sum_then_normalize"),
 }
 TRL_RLOO: Keys = {
+    "mask_truncated_completions": MASK_TRUNCATED,
     "num_generations": Alias("group_size"),
     "beta": Alias("kl_coef"),
     "normalize_advantages": Alias(whitening=True, read=over_responses),
@@ -109,6 +113,7 @@ OPENRLHF: Keys = {
 }
 OPENRLHF_WHITENED: Keys = {**OPENRLHF, "no_std_norm": Alias("scale", whitening=True, negate=True)}
 NEMO: Keys = {
+    "overlong_filtering": MASK_TRUNCATED,
     "normalize_rewards": _STD_FLAG,
     "kl_type": Alias("kl_penalty"),
     "reference_policy_kl_penalty": Alias("kl_coef"),
@@ -151,6 +156,7 @@ AREAL_RLOO: Keys = {
     "eps": CHOSEN,
 }
 ROLL_NORM: Keys = {
+    "max_len_mask": MASK_TRUNCATED,
     "adv_estimator": CHOSEN,
     "norm_mean_type": Alias(read=_MEAN),
     "norm_std_type": Alias(read=_STD),
@@ -168,12 +174,14 @@ ROLL_RUNNING: Keys = {
     "n_sample": CHOSEN,
 }
 OPEN_INSTRUCT: Keys = {
+    "mask_truncated_completions": DROP_TRUNCATED,
     "num_samples_per_prompt_rollout": Alias("group_size"),
     "advantage_normalization_type": Alias(
         read=one_of({"standard": {"scale_rewards": "group"}, "centered": {"scale_rewards": "none"}})
     ),
 }
 OPEN_INSTRUCT_CENTRED: Keys = {
+    "mask_truncated_completions": DROP_TRUNCATED,
     "num_samples_per_prompt_rollout": Alias("group_size"),
     "advantage_normalization_type": only("centered", "grpo/open-instruct for standard"),
 }
@@ -193,6 +201,8 @@ TORCHRL: Keys = {
 SKYRL: Keys = {
     "advantage_estimator": CHOSEN,
     "grpo_norm_by_std": _STD_FLAG,
+    "loss_reduction": Alias("loss_agg_mode"),
+    "max_seq_len": Alias("loss_scale_factor"),
 }
 PRIME: Keys = {"algo": CHOSEN}
 TINKER: Keys = {"kl_penalty_coef": Alias("kl_coef")}

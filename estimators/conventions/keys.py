@@ -15,6 +15,17 @@ def over_the_batch(value: Any) -> Mapping[str, Any]:
     return {"scope": "batch" if value else "none"}
 
 
+def truncated_rollouts(rule: str) -> Alias:
+    """A switch that takes truncated rollouts out of the loss (mask) or out of the batch (drop)."""
+
+    def read(value: Any) -> Mapping[str, Any]:
+        if not isinstance(value, bool):
+            raise ValueError("give true or false.")
+        return {"truncation": rule if value else "keep"}
+
+    return Alias(read=read)
+
+
 def around_zero(value: Any) -> Mapping[str, Any]:
     """A bound of the absolute reward."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
@@ -44,14 +55,17 @@ def two_levels(value: Any) -> Mapping[str, Any]:
     }
 
 
-#: Says which estimator to use, as the convention's name does.
+#: Says what the convention's name says, or is of no account in it.
 CHOSEN = Alias()
+MASK_TRUNCATED = truncated_rollouts("mask")
+DROP_TRUNCATED = truncated_rollouts("drop")
 WHITEN = Alias(whitening=True, read=over_the_batch)
 
 LAMBD = {"lambd": Alias("lam")}
 OPENRLHF = {
     **LAMBD,
     "estimator": CHOSEN,
+    "n_samples_per_prompt": CHOSEN,
     "no_std_norm": Alias("scale", whitening=True, negate=True),
     "init_coef": Alias("kl_coef"),
     "kl_estimator": Alias("kl_penalty"),
@@ -63,15 +77,22 @@ NEMO = {
     "kl_type": Alias("kl_penalty"),
     "reference_policy_kl_penalty": Alias("kl_coef"),
     "reference_policy_kl_type": Alias("kl_penalty"),
+    "overlong_filtering": MASK_TRUNCATED,
 }
 ROLL = {
     **LAMBD,
     "adv_estimator": CHOSEN,
     "whiten_advantages": WHITEN,
     "advantage_clip": Alias("clip", whitening=True),
+    "max_len_mask": MASK_TRUNCATED,
 }
 SLIME = {**LAMBD, "advantage_estimator": CHOSEN, "normalize_advantages": WHITEN}
-SKYRL = {**LAMBD, "advantage_estimator": CHOSEN}
+SKYRL = {
+    **LAMBD,
+    "advantage_estimator": CHOSEN,
+    "loss_reduction": Alias("loss_agg_mode"),
+    "max_seq_len": Alias("loss_scale_factor"),
+}
 VERL = {"adv_estimator": CHOSEN}
 TRL_PPO = {"kl_estimator": Alias("kl_penalty")}
 AREAL = {

@@ -7,6 +7,8 @@ from estimators.conventions import keys
 from estimators.conventions.convention import Convention
 from estimators.whitening import W_POP, W_TRL, W_VERL, Whitening
 
+#: There is no critic whose λ it could be.
+_NO_LAMBDA = {"lambd": keys.CHOSEN}
 _VERL = reinforce_plus_plus.ReinforcePlusPlusParams(score_location="last_response")
 
 REINFORCE: tuple[Convention, ...] = (
@@ -40,7 +42,7 @@ REINFORCE: tuple[Convention, ...] = (
         "openrlhf",
         "0.11.2",
         "Estimator `reinforce`: masked tokens are steps of reward 0; population std over the batch.",
-        keys.OPENRLHF,
+        {**keys.OPENRLHF, **_NO_LAMBDA},
     ),
     Convention(
         "reinforce_plus_plus/skyrl",
@@ -50,7 +52,7 @@ REINFORCE: tuple[Convention, ...] = (
         "skyrl",
         "a9564572",
         "The sum starts anew in front of every masked token, as in verl up to 0.8.",
-        keys.SKYRL,
+        {**keys.SKYRL, **_NO_LAMBDA},
     ),
     Convention(
         "remax/verl",
@@ -90,6 +92,6 @@ REINFORCE: tuple[Convention, ...] = (
         None,
         None,
         "Rewards still to come as they are; masked tokens are skipped.",
-        {**keys.ROLL, "lambd": keys.CHOSEN},
+        {**keys.ROLL, **_NO_LAMBDA},
     ),
 )

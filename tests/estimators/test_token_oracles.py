@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from estimators import Batch, Refused, Request, Result, estimate
+from estimators import Batch, Refused, Request, Result, estimate, missing
+from estimators.every import LossAggregation
 from estimators.kl import kl_penalty
 from estimators.levels import LevelNorm, normalised
+from estimators.loss_weights import LOSS_MODES
 from tests.estimators.build import batch_of, flat
 from tests.estimators.strategies import NUMBERS, Rows, law, rows
 from tests.oracles import recursions as oracle
@@ -227,3 +229,29 @@ def test_a_configuration_of_areal_can_be_pasted() -> None:
         Request.from_dict({"convention": "gae/areal", "params": {"reward_norm": {"mean_levl": "group"}}})
     with pytest.raises(ValueError, match="adv_norm is"):
         Request.from_dict({"convention": "gae/areal", "params": {"adv_norm": {"mean_leave1out": True}}})
+
+
+@pytest.mark.parametrize(
+    ("convention", "key", "rule"),
+    [
+        ("grpo/trl-group", "mask_truncated_completions", "mask"),
+        ("grpo/nemo", "overlong_filtering", "mask"),
+        ("gae/nemo", "overlong_filtering", "mask"),
+        ("grpo/roll", "max_len_mask", "mask"),
+        ("grpo/open-instruct", "mask_truncated_completions", "drop"),
+    ],
+)
+def test_each_framework_has_its_own_word_for_truncated_rollouts(convention: str, key: str, rule: str) -> None:
+    def read(value: Any) -> Request:
+        return Request.from_dict({"convention": convention, "params": {key: value}})
+
+    assert read(True).params.truncation == rule
+    assert read(False).params.truncation == "keep"
+    with pytest.raises(ValueError, match=key):
+        read("yes")
+    lone = batch_of([[1]], ["q"], [1.0], values=[[0.0]])
+    assert "truncated" in missing(lone, read(True)) and "truncated" not in missing(lone, read(False))
+
+
+def test_every_loss_mode_can_be_asked_for() -> None:
+    assert set(get_args(LossAggregation)) == set(LOSS_MODES)

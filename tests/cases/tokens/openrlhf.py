@@ -15,7 +15,14 @@ def gae(case: Case) -> Built:
     return Built(rows, body, expected["advantages"], expected["returns"], on_masked=True)
 
 
-FAMILIES: dict[str, Builder] = {"gae": gae}
+def reinforce(case: Case) -> Built:
+    inputs, config, expected = case["inputs"], case["config"], case["expected"]
+    rows = rows_from(inputs["action_mask"], reward=inputs["rewards"], kl=inputs["kl"])
+    body = {"convention": "reinforce_plus_plus/openrlhf", "params": {name: config[name] for name in KEYS}}
+    return Built(rows, body, expected["advantages"], expected["returns"], on_masked=True)
+
+
+FAMILIES: dict[str, Builder] = {"gae": gae, "reinforce": reinforce}
 
 
 def by_estimator(case: Case) -> Built | list[Built]:
