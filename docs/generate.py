@@ -6,14 +6,18 @@
 import argparse
 import inspect
 import json
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from app.figures import FIGURES
-from app.findings import FINDINGS
+from app.findings.explained import REFERENCE as THREAD
+from app.findings.explained import explained, link_of
 from app.ingest import FORMATS
+from app.ingest.formats import JOINS
+from app.ingest.record import About
 from app.main import create_app
 from app.settings import Settings
 from estimators import CONVENTIONS, ESTIMATORS, params_schema, settings_to_dict
@@ -27,7 +31,7 @@ def pages() -> dict[str, str]:
     made = {
         "estimators.md": estimators_page(),
         "conventions.md": conventions_page(),
-        "formats.md": formats_page(),
+        "../formats.md": formats_page(),
         "figures.md": figures_page(),
         "findings.md": findings_page(),
         "settings.md": settings_page(),
@@ -85,10 +89,57 @@ def conventions_page() -> str:
 
 
 def formats_page() -> str:
-    out = ["# Formats\n", "Recognised by content, in this order. Only a response and a reward are needed.\n"]
+    out = [
+        "# Formats\n",
+        "Recognised by content, never by name; a step or a split may be in the name. Only a response and a "
+        "reward are needed. Several files, a folder, a zip or a tar are one upload: metadata beside rows is kept "
+        "with them, and rows of two files that are the same rollouts are joined (below), with a list of what "
+        "is missing, double or in conflict.\n",
+        table(
+            ("format", "written by", "files"),
+            [(f"[{f.name}](#{f.name})", f.about.setting, f.about.files) for f in FORMATS if f.about],
+        ),
+        "\n## Joins\n",
+        table(
+            ("rows of", "completed by", "matched by"),
+            [(f"[{j.main}](#{j.main})", f"[{j.side}](#{j.side})", j.by) for j in JOINS],
+        ),
+    ]
     for form in FORMATS:
         out += [f"\n## {form.name}\n", f"**{form.title}**\n", module_text(form.read), ""]
+        if form.companion:
+            beside = ", ".join(f"[{name}](#{name})" for name in form.of)
+            out.append(f"Holds no rows: kept with {beside}.\n")
+        if form.about is not None:
+            out += about_lines(form.about)
     return "\n".join(out)
+
+
+def about_lines(about: About) -> list[str]:
+    """What a format has, and has not, as a page says it."""
+    derived = "; ".join(f"`{name}` ({rule})" for name, rule in about.derived.items())
+    remedies: dict[str, list[str]] = {}
+    for name, remedy in about.absent.items():
+        remedies.setdefault(remedy, []).append(name)
+    absent = [
+        f"{names_of(names)}" + (f": {remedy}" if remedy else ": no setting is known that records it")
+        for remedy, names in remedies.items()
+    ]
+    lines = [
+        f"- **Written by** {about.setting}",
+        f"- **Files** {about.files}",
+        f"- **Recorded** {names_of(about.recorded)}",
+    ]
+    if about.sometimes:
+        lines.append(f"- **Recorded in some** {names_of(about.sometimes)}")
+    if derived:
+        lines.append(f"- **Derived** {derived}")
+    lines += [f"- **Absent** {line}" for line in absent]
+    return [*lines, ""]
+
+
+def names_of(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def figures_page() -> str:
@@ -109,10 +160,27 @@ def figures_page() -> str:
 
 
 def findings_page() -> str:
-    out = ["# Findings\n", "What Vantage says of a batch, worst first. None fires on a clean batch.\n"]
-    for name, finding in FINDINGS.items():
-        out += [f"\n## {name}\n", f"**{finding.title}.**\n", module_text(finding.check), ""]
+    said = explained()
+    out = ["# Findings\n", "What Vantage says of a batch or a run, worst first. None fires on a clean one.\n"]
+    rows = [(f"[`{each.code}`](#{each.code})", each.title) for each in said]
+    out.append(table(("finding", "what it says"), rows))
+    for of_run, heading in ((False, "Findings of a batch"), (True, "Findings of a run")):
+        out.append(f"\n# {heading}\n")
+        for each in (each for each in said if each.of_run == of_run):
+            out += [f"\n## {each.code}\n", f"**{each.title}.**\n", *(f"{text}\n" for text in each.meaning)]
+            out += [f"**Seen as:** {linked(each.seen)}\n", f"**Remedy:** {each.remedy}\n"]
+            out.append(f"**Evidence:** {each.evidence}\n")
     return "\n".join(out)
+
+
+def linked(text: str) -> str:
+    """With the threads that are cited as links."""
+
+    def link(found: re.Match[str]) -> str:
+        where = link_of(found[1], found[2])
+        return found[0] if where is None else f"[{found[0]}]({where})"
+
+    return THREAD.sub(link, text)
 
 
 def settings_page() -> str:

@@ -1,8 +1,16 @@
 """The same rollout more than once.
 
-Rows are the same where everything recorded is equal. A short answer may well be sampled twice, so equal rows
-count only if they have at least 8 tokens or 40 characters, or if every row of the batch occurs equally often,
-at least twice (the file was written, or read, twice).
+Rows are the same where everything recorded is equal. A short answer may well be sampled twice, so equal
+rows count only if they have at least 8 tokens or 40 characters, or if every row of the batch occurs equally
+often, at least twice (the file was written, or read, twice).
+
+Seen as: counts that are twice the batch size, advantages of 0 for groups that are copies of one answer,
+accumulated dumps read as one step (verl#7785, trackio#133, verl#916).
+
+Remedy: read every file once, look at whether an export is cumulative (each file repeats older rows), raise
+the temperature where short answers repeat.
+
+Evidence: `copies`, `rollouts`, `share`, `distinct_repeated`, `most_times`.
 """
 
 from typing import Any

@@ -1,6 +1,14 @@
 """Responses with no token, or with a text of nothing but white space.
 
 Where every text of the batch is empty although there are trainable tokens, the text was just not recorded.
+
+Seen as: rewards for nothing, empty rows in the mean, shape errors on the last token (verl#1718,
+OpenRLHF#1239, miles#1383).
+
+Remedy: look at why generation stopped at once (stop words, context overflow, a failed tool), and leave such
+rows out of the group's baseline.
+
+Evidence: `empty`, `rollouts`, `share`, `without_tokens`, `with_reward`, `highest_reward`.
 """
 
 from typing import Any

@@ -1,4 +1,13 @@
-"""Rollouts without a trainable token whose reward still takes part in the group's mean."""
+"""Rollouts without a trainable token whose reward still takes part in the group's mean.
+
+Seen as: siblings' advantages that move although a row is masked; filtered or overlong rows that still shape
+the mean (verl#6310, verl#6452, trl#3248, OpenRLHF#1239).
+
+Remedy: take the row out of the group before its mean, not only out of the loss.
+
+Evidence: `fully_masked`, `rollouts`, `share`, `groups`, `largest_shift_of_group_mean`, `reward_of_first`,
+`siblings_change_from_no_signal`.
+"""
 
 from typing import Any
 

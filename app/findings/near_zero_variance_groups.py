@@ -2,12 +2,21 @@
 
 A group is named when its spread is out of line with the batch, not merely small by chance:
 
-* its std (ddof 1) and its range are both below 0.2 × the median of the groups with differing rewards (of its
-  own data source where that has three such groups, as tasks may have scales of their own), and either the
-  batch's rewards take few values, each again and again (then nothing lies between "differs" and "noise"), or
-  a sample of this size from a normal distribution with the median's std would be this tight with a
-  probability below 3e-4 over all groups; or
+* its std (ddof 1) and its range are both below 0.2 × the median of the groups with differing rewards (of
+  its own data source where that has three such groups, as tasks may have scales of their own), and either
+  the batch's rewards take few values, each again and again (then nothing lies between "differs" and
+  "noise"), or a sample of this size from a normal distribution with the median's std would be this tight
+  with a probability below 3e-4 over all groups; or
 * its range is below 5e-5 of its own rewards' size, whatever the others do.
+
+Seen as: solved or hopeless prompts that still train, format or length bonuses that grow, two versions of
+one estimator that differ 34-fold (verl#6348, OpenRLHF#1272, trl#6365, verl#4598).
+
+Remedy: filter on the correctness reward instead of the total, use a floor for the std, or an estimator that
+does not divide by it.
+
+Evidence: `near_zero_groups`, `compared_groups`, `median_std_ddof1`, by group `std_ddof1` and `range`,
+`largest_possible_advantage`.
 """
 
 import math

@@ -1,4 +1,14 @@
-"""Numbers that are not numbers, and rewards that are missing beside rewards that are there."""
+"""Numbers that are not numbers, and rewards that are missing beside rewards that are there.
+
+Seen as: a loss of NaN some steps later, groups that turn into NaN as a whole, missing rewards counted as 0
+(trl#5773, trl#5902, OpenRLHF#1314, NeMo-RL#4161).
+
+Remedy: find the first step and field in which they appear; give a missing reward as null, and leave such
+rollouts out of their group's mean.
+
+Evidence: `unscored_rollouts`, `nonfinite_rewards`, `numbers` and `tokens` by field and kind, `rollouts`,
+`groups_with_one_score`, `groups_with_no_score`.
+"""
 
 from typing import Any
 

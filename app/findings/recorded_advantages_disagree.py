@@ -1,5 +1,15 @@
 """Recorded advantages that the configured convention does not give: they are another convention's, what a
-known mistake makes of them, or nothing's."""
+known mistake makes of them, or nothing's.
+
+Seen as: a run that does not learn although rewards are right; the same configuration that gives other
+numbers in another version (verl#7278, AReaL#1419, slime#1414, PipelineRL#54).
+
+Remedy: correct what the mistake names, or name in the header what the trainer really does; the verify page
+shows every rollout's difference.
+
+Evidence: `recorded`, `verdict`, `convention`, `mistake`, `whitening`, `max_abs_error`, `p99_abs_error`,
+`rollouts_matched`, `rollouts`, `precision`, `configured`, `params`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,13 @@
-"""Reward on tokens that are not trained on. Rollouts without any trainable token are another finding's."""
+"""Reward on tokens that are not trained on. Rollouts without any trainable token are another finding's.
+
+Seen as: episodes that end with a tool's message and learn nothing, returns that are smaller than the reward
+(verl#7278, AReaL#1346, miles#1383, verl#6476).
+
+Remedy: put the reward on the last trainable token.
+
+Evidence: `rollouts_with_masked_reward`, `masked_tokens_with_reward`, `masked_abs_reward`,
+`trainable_abs_reward`, `share`, `rollouts_with_masked_reward_only`, `field`.
+"""
 
 from typing import Any
 

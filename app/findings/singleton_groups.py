@@ -1,6 +1,13 @@
 """Groups with a single scored rollout, or none: there is nothing to compare with.
 
 Silent where no group is needed (`View.uses_groups`).
+
+Seen as: advantages that are raw rewards, all of one sign; NaN or a crash with a group of one (rllm#776,
+verl#7581, prime-rl#2985, OpenRLHF#1250).
+
+Remedy: check which column groups the rows, and that the sampler asks for more than one response.
+
+Evidence: `groups`, `groups_with_one_rollout`, `groups_with_one_score`, `groups_with_no_score`, `share`.
 """
 
 from typing import Any

@@ -4,6 +4,15 @@ Of at least two data sources, one has four or more scored rollouts whose rewards
 batch mean, although its own groups have winners and losers. For fewer than eleven rollouts that happens by
 chance, so the source's mean must then also be 2.6 standard errors away from the rest (two-sample t, unequal
 variances).
+
+Seen as: one task improves and another gets worse in a mixed run, whatever their own rewards say
+(OpenRLHF#856, ROLL#475, miles#3229).
+
+Remedy: centre within each prompt group first, whiten per data source, or bring the tasks' rewards to one
+scale.
+
+Evidence: `batch_mean`, `batch_std_ddof1`, by data source `rollouts`, `mean_reward`, `mean_whitened`,
+`sign`.
 """
 
 import math

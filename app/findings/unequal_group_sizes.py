@@ -1,4 +1,12 @@
-"""Groups of different sizes: trainers that group by position then mix prompts."""
+"""Groups of different sizes: trainers that group by position then mix prompts.
+
+Seen as: shifted groups from the first odd one on, shape errors in a reshape, a last group with advantages
+of a million (AReaL#1673, slime#2230, open-instruct#1794).
+
+Remedy: find out why rollouts are missing; group by id, not by position.
+
+Evidence: `usual_size`, `groups_of_other_size`, `groups`, `groups_by_size`.
+"""
 
 from typing import Any
 

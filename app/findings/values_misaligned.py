@@ -77,10 +77,11 @@ def observe(part: Part, state: dict[str, Any]) -> None:
 
 
 def _note(part: Part, state: dict[str, Any], by: str, shift: int, rows: Bools) -> None:
+    """What fits is the value recorded `shift` tokens on, so the column is shifted the other way."""
     if shift == 0:
         state["aligned"][part.rows] |= rows
     else:
-        state["shift"][by][part.rows] = np.where(rows, shift, 0)
+        state["shift"][by][part.rows] = np.where(rows, -shift, 0)
 
 
 def _against_longer(part: Part, value: Floats, state: dict[str, Any]) -> None:

@@ -1,6 +1,15 @@
 """Groups whose rewards are all the same: every estimator that compares siblings gives them advantage 0.
 
 Groups without a single trainable token are set aside: they fill up the batch.
+
+Seen as: a loss of 0, a gradient norm that fades, a batch that is smaller than configured after dynamic
+sampling (trl#3857, AReaL#450, ART#10, trl#7068).
+
+Remedy: filter or resample such prompts, mix in prompts of middle difficulty, raise the number of samples
+per prompt.
+
+Evidence: `constant_groups`, `compared_groups`, `share`, `at_lowest_reward`, `at_highest_reward`,
+`rollouts`, `std_over_rollouts_ddof1`, `mean_std_within_groups_ddof1`.
 """
 
 from typing import Any

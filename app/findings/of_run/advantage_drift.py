@@ -5,11 +5,11 @@ was. Normalised advantages keep a std near 1 for a whole run, and those that are
 rewards' std; a factor of three is neither. A fall that goes with groups losing their signal is said there,
 and not here. warning.
 
-Seen as: gradient norms that grow or fade from some step on, a change of convention after a restart
-(AReaL#1419, miles#1827, slime#1414).
+Seen as: a plot of advantages over steps that gives a bug away, groups that changed with the batch
+(PipelineRL#54, slime#1414).
 
 Remedy: compare the batch where it begins with the one before it on the verify page: same convention, same
-groups, same whitening?
+groups, same whitening.
 
 Evidence: `before`, `now` (std, ddof 1), `ratio`, `first_step_after`, `last_step_before`.
 """

@@ -4,10 +4,10 @@ Said of critical and warning findings that at most one in ten batches had before
 since, over at least three steps each, the last one included. Findings that begin at one step are one entry,
 as they have one cause. The severity is the worst of them.
 
-Seen as: "since when?", the first question about any of the batch's findings.
+Seen as: "the first step is normal, and in all that follow the rewards are zero" (unsloth#2757).
 
 Remedy: compare the step where it begins with the one before it: what changed in configuration, data or
-code?
+code.
 
 Evidence: `codes` (with their severity), `first_step`, `last_step_before`, `batches_since`, `share_before`,
 `share_since`.

@@ -4,8 +4,8 @@ Said where the mean length is at least twice or at most half of what it was befo
 while the mean reward rises with it, by more than one step's chance (reasoning that pays), warning
 otherwise. Shorter: warning.
 
-Seen as: "response length keeps growing", "length collapses to a few tokens" (understand-r1-zero#11,
-verl#3741, open-r1#239, trl#6805).
+Seen as: very long sequences of gibberish, response lengths that decline over time (trl#3138, EasyR1#40,
+VLM-R1#280).
 
 Remedy: look at the loss aggregation and at length-dependent rewards, at the truncated share, and at the
 longest or shortest responses of the batch where it begins.

@@ -5,7 +5,8 @@ to the end of the run. critical from one std on, or where nothing is left of wha
 first steps; warning otherwise. Tasks (`data_source`) are looked at one by one, as two of them can cancel in
 the mean; a task is named only where the whole batch's mean does not say it already.
 
-Seen as: "reward drops to 0 after N steps" (verl#1718, verl#3453, trl#3191, OpenRLHF#1314).
+Seen as: "sudden drop in reward", "why will the final accuracy reward be 0" (ZeroSearch#23, open-r1#257,
+unsloth#2757).
 
 Remedy: look at the batch where it begins: lengths, truncation, KL, the first rollouts; go back to a
 checkpoint before it.

@@ -3,8 +3,8 @@
 Said where the truncated share rose by at least ten percentage points and to at least twice of what it was.
 warning; critical from half of the rollouts on.
 
-Seen as: rewards that fall while answers get longer, endless repetition (trl#1536, trl#3476, trl#6369,
-miles#1827).
+Seen as: a truncation ratio that keeps rising as training collapses, a blow-up of response length and clip
+ratio (OpenClaw-RL#104, Trinity-RFT#176).
 
 Remedy: raise the limit, look for loops in the responses that were cut off, decide whether they count
 (masked, penalised, or bootstrapped).
