@@ -154,17 +154,7 @@ def store_chunk(task: Task, upload_id: str, chunk: Chunk, position: int) -> None
     """One step. Raises Restart where an earlier run stored something else as this step."""
 
     def store(session: WriteSession) -> str:
-        for shelf in chunk.begun:
-            run = runs.get_or_create(session, shelf.run)
-            batches.begin(
-                session, run_id=run.id, upload_id=upload_id, format=shelf.format, step=shelf.step,
-                split=shelf.split, id=shelf.id, header=shelf.header,
-            )  # fmt: skip
-        for part in chunk.parts:
-            batches.add_part(
-                session, part.batch_id, part.group_no, part.part, part.prompt, part.rollouts, part.arrays
-            )
-        uploads.add_problems(session, upload_id, chunk.problems)
+        put_chunk(session, upload_id, chunk)
         uploads.revise(
             session, upload_id, format=chunk.format, accepted=chunk.accepted, rejected=chunk.rejected,
             rows=chunk.accepted + chunk.rejected, attempts=1,
@@ -174,6 +164,21 @@ def store_chunk(task: Task, upload_id: str, chunk: Chunk, position: int) -> None
 
     if task.commit(store) != chunk.digest():
         raise Restart
+
+
+def put_chunk(session: WriteSession, upload_id: str, chunk: Chunk) -> None:
+    """The rows, arrays and problems of a chunk."""
+    for shelf in chunk.begun:
+        run = runs.get_or_create(session, shelf.run)
+        batches.begin(
+            session, run_id=run.id, upload_id=upload_id, format=shelf.format, step=shelf.step,
+            split=shelf.split, id=shelf.id, header=shelf.header,
+        )  # fmt: skip
+    for part in chunk.parts:
+        batches.add_part(
+            session, part.batch_id, part.group_no, part.part, part.prompt, part.rollouts, part.arrays
+        )
+    uploads.add_problems(session, upload_id, chunk.problems)
 
 
 def nothing_read(problems: list[dict[str, Any]]) -> str:
