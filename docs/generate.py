@@ -92,8 +92,8 @@ def formats_page() -> str:
     out = [
         "# Formats\n",
         "Recognised by content, never by name; a step or a split may be in the name. Only a response and a "
-        "reward are needed. Several files, a folder, a zip or a tar are one upload: metadata beside rows is kept "
-        "with them, and rows of two files that are the same rollouts are joined (below), with a list of what "
+        "reward are needed. Several files, a folder, a zip or a tar are one upload: metadata beside rows is "
+        "kept with them, and rows of two files that are the same rollouts are joined (below), with a list of what "
         "is missing, double or in conflict.\n",
         table(
             ("format", "written by", "files"),

@@ -15,7 +15,7 @@ import pyarrow as pa
 from app.ingest import completions, parquet
 from app.ingest.canonical_parquet import without_nulls
 from app.ingest.notes import Notes
-from app.ingest.record import Format, Header, Item, Rollout, Source
+from app.ingest.record import About, Format, Header, Item, Rollout, Source
 from app.settings import Settings
 
 TEXTS = ("prompt", "completion")
@@ -65,4 +65,19 @@ def _messages(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-FORMAT = Format("trl-parquet", "TRL completions, Parquet", sniff, read, groups="adjacent")
+ABOUT = About(
+    setting="`log_completions=True` (GRPO and distillation; Parquet since v0.28)",
+    files="`{output_dir}/completions/completions_{step:05d}.parquet`",
+    recorded=("step", "advantage"),
+    sometimes=("prompt", "response", "prompt_messages", "messages", "reward_components"),
+    derived={
+        "reward": "sum of the reward functions with weights 1", "group_id": "runs of identical prompts",
+        "prompt": "messages", "response": "messages", "step": "file name, where a row has none",
+    },
+    absent={
+        name: "no setting of TRL; record them with the client of Vantage"
+        for name in ("response_ids", "response_mask", "rollout_log_probs", "old_log_probs", "advantages")
+    }
+    | {"ground_truth": "`log_extra`", "split": "", "data_source": "`log_extra`"},
+)  # fmt: skip
+FORMAT = Format("trl-parquet", "TRL completions, Parquet", sniff, read, groups="adjacent", about=ABOUT)

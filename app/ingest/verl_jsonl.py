@@ -13,7 +13,7 @@ from typing import Any
 from app.ingest import canonical, jsonl, prompts, scalars
 from app.ingest.json_rows import a_kind
 from app.ingest.notes import Notes
-from app.ingest.record import Format, Header, Item, Problem, Rollout, Source
+from app.ingest.record import About, Format, Header, Item, Problem, Rollout, Source
 from app.settings import Settings
 
 MARKS = frozenset(("input", "output", "score"))
@@ -95,4 +95,24 @@ def _set_split(record: Rollout, validation: bool) -> None:
         record.split, record.derived["split"] = "train", "derived:no reward beside score"
 
 
-FORMAT = Format("verl-jsonl", "verl rollout or validation dump, JSONL", sniff, read)
+_BATCH = "save the batch after its advantages (`DataProto.save_to_disk`, or the client of Vantage)"
+ABOUT = About(
+    setting="`trainer.rollout_data_dir=DIR`, `trainer.validation_data_dir=DIR`",
+    files="`{dir}/{global_step}.jsonl`",
+    recorded=("step", "prompt", "response", "reward", "ground_truth"),
+    sometimes=("group_id", "sample_id", "rollout_id", "segment", "reward_components"),
+    derived={
+        "split": "folder name, or a reward beside the score",
+        "group_id": "identical prompts (legacy trainer, which shuffles rows)",
+        "step": "file name, where a row has none",
+    },
+    absent={
+        name: _BATCH
+        for name in (
+            "response_ids", "response_mask", "rollout_log_probs", "old_log_probs", "ref_log_probs", "values",
+            "advantages", "returns", "token_level_rewards",
+        )
+    }
+    | {"data_source": ""},
+)  # fmt: skip
+FORMAT = Format("verl-jsonl", "verl rollout or validation dump, JSONL", sniff, read, about=ABOUT)
