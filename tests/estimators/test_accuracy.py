@@ -112,3 +112,28 @@ def test_one_long_rollout_among_many_short_ones_does_not_blow_up_the_grid() -> N
     assert max(tile.rows * tile.width for tile in layout.tiles) <= 2 * TILE // CHUNK
     assert sum(tile.rows for tile in layout.tiles) == len(lengths)
     assert len(layout.tiles) < 20
+
+
+@pytest.mark.parametrize("width", [512, 32768])
+@pytest.mark.parametrize(
+    ("estimator", "params", "relative"),
+    [
+        ("reward_to_go", {"gamma": 1.0}, 1e-6),
+        ("reward_to_go", {"gamma": 0.99, "masked_tokens": "plain"}, 2e-6),
+        ("gae", {"gamma": 1.0, "length_adaptive_alpha": 0.05}, 2e-6),
+        ("gae", {"gamma": 0.99, "length_adaptive_alpha": 0.05, "gae_lambda_value": 1.0}, 2e-6),
+    ],
+)
+def test_sums_over_tokens_in_single_precision(
+    width: int, estimator: str, params: dict[str, object], relative: float
+) -> None:
+    generator = torch.Generator().manual_seed(width + 1)
+    rewards = torch.randn(4, width, generator=generator) * 0.1 + 0.01
+    mask = torch.rand(4, width, generator=generator) < 0.7
+    batch = regular(rewards, torch.randn(4, width, generator=generator), mask)
+    found = {}
+    for precision in ("float32", "float64"):
+        body = {"estimator": estimator, "params": params, "precision": precision}
+        found[precision] = estimate(batch, Request.from_dict(body)).advantages.double()
+    error = float((found["float32"] - found["float64"]).abs().max())
+    assert error <= relative * max(1.0, float(found["float64"].abs().max()))

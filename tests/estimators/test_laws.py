@@ -15,12 +15,47 @@ from estimators.moments import Moments, merge_all, of_values
 from tests.estimators.strategies import NUMBERS, Rows, law, rows
 
 EVERY = [{"convention": name} for name in CONVENTIONS] + [{"estimator": name} for name in ESTIMATORS]
-GROUPED = [body for body in EVERY if "grpo" in str(body)]
-UNGROUPED = [body for body in EVERY if "grpo" not in str(body)]
+
+
+def params_of(body: dict[str, str]) -> object:
+    return Request.from_dict(body).params
+
+
+#: A baseline that moves with every rollout depends on their order.
+UNORDERED = [body for body in EVERY if "rae" not in str(body)]
+#: Where rollouts without an unmasked token stand in no statistics.
+ISOLATED = [body for body in EVERY if getattr(params_of(body), "fully_masked", "exclude") == "exclude"]
+#: What divides by a spread or a mean that rounding noise can make up all by itself.
+DIVIDING = (
+    "grpo/",
+    "grpo'",
+    "passk",
+    "vectorized",
+    "gdpo",
+    "batch_z",
+    "running",
+    "maxrl",
+    "lite",
+    "baseline",
+)
+STEADY = [body for body in EVERY if "dr_grpo" in str(body) or not any(w in str(body) for w in DIVIDING)]
 #: A reward on a masked token counts in verl's group estimators: it is no secret input there.
-RECURSIVE = [{"convention": name} for name in ("gae/verl", "gae/openrlhf", "td_error")] + [
-    {"estimator": "gae"}
-]
+RECURSIVE = [
+    {"convention": name}
+    for name in (
+        "gae/verl",
+        "gae/openrlhf",
+        "gae/nemo",
+        "gae/areal",
+        "td_error",
+        "reward_to_go",
+        "reinforce_plus_plus/verl",
+        "reinforce_plus_plus/openrlhf",
+        "remax/verl",
+        "optimal_token_baseline/verl",
+        "tir_optimal_token_baseline/verl",
+    )
+] + [{"estimator": "gae"}]
 
 
 def run(batch: Batch, body: dict[str, str], **more: object) -> Result:
@@ -46,7 +81,7 @@ def on_rollouts(result: Result, batch: Batch) -> list[Tensor]:
 
 
 @law
-@given(rows(), st.sampled_from(EVERY), st.integers(0, 99))
+@given(rows(), st.sampled_from(UNORDERED), st.integers(0, 99))
 def test_the_order_of_rollouts_does_not_matter(case: Rows, body: dict[str, str], seed: int) -> None:
     order = list(range(len(case.mask)))
     random.Random(seed).shuffle(order)
@@ -83,7 +118,7 @@ def _row_without_rewards(case: Rows) -> bool:
 
 
 @law
-@given(rows(), st.sampled_from(UNGROUPED), st.integers(0, 3))
+@given(rows(), st.sampled_from(ISOLATED), st.integers(0, 3))
 def test_empty_rollouts_change_nothing(case: Rows, body: dict[str, str], where: int) -> None:
     batch = case.batch()
     before = on_rollouts(run(batch, body), batch)
@@ -248,14 +283,12 @@ def test_no_rollouts_at_all(body: dict[str, str]) -> None:
 
 
 @law
-@given(rows(finite=True, least=2), st.sampled_from(EVERY))
+@given(rows(finite=True, least=2), st.sampled_from(STEADY))
 def test_float32_is_float64_to_seven_digits(case: Rows, body: dict[str, str]) -> None:
     batch = case.batch()
     single, double = run(batch, body, precision="float32"), run(batch, body)
     assert single.advantages.dtype == torch.float32
-    # Nearly constant groups are what the mode is for: rounding noise over ε is not small there.
     spread = float(double.advantages.abs().max()) if double.advantages.numel() else 0.0
-    assume("grpo" not in str(body) or "dr_grpo" in str(body))
     torch.testing.assert_close(
         single.advantages.double(), double.advantages, rtol=1e-4, atol=1e-4 * (1 + spread)
     )

@@ -170,6 +170,21 @@ def test_rewards_normalised_on_two_levels(
     torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64), rtol=1e-7, atol=1e-7)
 
 
+@law
+@given(
+    rows(finite=True, least=1),
+    st.sampled_from(["none", "group", "batch"]),
+    st.sampled_from(["group", "batch"]),
+)
+def test_whitening_around_the_mean_of_another_level(case: Rows, mean_level: str, std_level: str) -> None:
+    batch = batch_of([[1] * len(row) for row in case.mask], case.groups, token_level_rewards=case.rewards)
+    whitening = {"scope": std_level, "mean_scope": mean_level, "eps": 1e-5, "eps_placement": "added"}
+    found = asked(batch, "reward_to_go", whitening, gamma=0.0)
+    wanted = oracle.two_level_whitening(case.rewards, case.groups, mean_level, std_level, 1e-5)
+    # Where nothing spreads rounding over ε is all there is.
+    torch.testing.assert_close(found.advantages, flat(wanted), rtol=1e-7, atol=1e-7)
+
+
 def test_truncated_rollouts_are_kept_masked_or_dropped() -> None:
     batch = batch_of([[1, 1]] * 3, ["q"] * 3, [1.0, 0.0, 4.0], truncated=[False, False, True])
 

@@ -145,3 +145,28 @@ def levels(
         std = math.sqrt(math.fsum(squares) / (len(squares) - 1)) if len(squares) > 1 else 1.0
         found.append(own / (std + 1e-5))
     return found
+
+
+def two_level_whitening(
+    rows: Sequence[Floats], groups: Sequence[Hashable], mean_level: str, std_level: str, eps: float
+) -> list[list[float]]:
+    """Every token less the mean of its level, over the spread around that mean; ddof 1, ε added."""
+
+    def mean(i: int) -> float:
+        if mean_level == "none":
+            return 0.0
+        counted = [
+            x for j, row in enumerate(rows) if mean_level == "batch" or groups[j] == groups[i] for x in row
+        ]
+        return math.fsum(counted) / len(counted) if counted else 0.0
+
+    rest = [[x - mean(i) for x in row] for i, row in enumerate(rows)]
+    found = []
+    for i, row in enumerate(rest):
+        counted = [
+            x for j, other in enumerate(rest) if std_level == "batch" or groups[j] == groups[i] for x in other
+        ]
+        enough = len(counted) > 1
+        std = math.sqrt(math.fsum(x * x for x in counted) / (len(counted) - 1)) if enough else 1.0 - eps
+        found.append([x / (std + eps) for x in row])
+    return found
