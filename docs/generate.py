@@ -20,7 +20,7 @@ from app.ingest.formats import JOINS
 from app.ingest.record import About
 from app.main import create_app
 from app.settings import Settings
-from estimators import CONVENTIONS, ESTIMATORS, params_schema, settings_to_dict
+from estimators import CONVENTIONS, ESTIMATORS, Whitening, params_schema, settings_to_dict
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 NOTE = "<!-- Written by docs/generate.py; do not edit. -->\n\n"
@@ -74,18 +74,31 @@ def estimators_page() -> str:
 
 
 def conventions_page() -> str:
-    out = ["# Conventions\n", "An estimator with the parameters and the whitening of one framework.\n"]
+    out = [
+        "# Conventions\n",
+        "An estimator with the parameters and the whitening of one framework. Listed is what differs from "
+        "the estimator's defaults ([estimators](estimators.md)) and from whitening's; everything else can be "
+        "given too, and so can the framework's own configuration keys.\n",
+    ]
     for name, convention in CONVENTIONS.items():
         agrees = f"{convention.framework} {convention.version}" if convention.framework else "no framework"
         out += [
             f"\n## {name}\n",
             f"{convention.note} Estimator `{convention.estimator}`; agrees with {agrees}.\n",
         ]
-        settings = {**settings_to_dict(convention.params)}
-        rows = [(f"`{key}`", code(value)) for key, value in settings.items()]
-        rows += [(f"`whitening.{key}`", code(v)) for key, v in settings_to_dict(convention.whitening).items()]
-        out.append(table(("setting", "value"), rows))
+        start = ESTIMATORS[convention.estimator].params()
+        rows = [(f"`{key}`", code(value)) for key, value in unlike(convention.params, start)]
+        rows += [(f"`whitening.{key}`", code(v)) for key, v in unlike(convention.whitening, Whitening())]
+        out.append(table(("setting", "value"), rows) if rows else "All defaults.\n")
+        if convention.aliases:
+            out.append("\nAlso reads " + ", ".join(f"`{key}`" for key in convention.aliases) + ".\n")
     return "\n".join(out)
+
+
+def unlike(settings: Any, start: Any) -> list[tuple[str, Any]]:
+    """The settings that differ from `start`, with their values."""
+    usual = settings_to_dict(start)
+    return [(key, value) for key, value in settings_to_dict(settings).items() if value != usual[key]]
 
 
 def formats_page() -> str:
@@ -93,8 +106,8 @@ def formats_page() -> str:
         "# Formats\n",
         "Recognised by content, never by name; a step or a split may be in the name. Only a response and a "
         "reward are needed. Several files, a folder, a zip or a tar are one upload: metadata beside rows is "
-        "kept with them, and rows of two files that are the same rollouts are joined (below), with a list of what "
-        "is missing, double or in conflict.\n",
+        "kept with them, and rows of two files that are the same rollouts are joined (below), with a list of "
+        "what is missing, double or in conflict.\n",
         table(
             ("format", "written by", "files"),
             [(f"[{f.name}](#{f.name})", f.about.setting, f.about.files) for f in FORMATS if f.about],
