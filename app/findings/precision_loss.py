@@ -10,7 +10,7 @@
 * Rewards on the grid: nothing recorded shows it, but all of the batch's rewards are numbers of the 16-bit
   type (some of which need more than five decimal digits, so that they are no counted or graded scores), and
   the group's mean, rounded to the type, is off by more than a quarter of the group's std. warning.
-* Values on the grid: all critic values (at least 64 different ones) are numbers of bfloat16, and a step of
+* Values on the grid: all critic values (at least 16 different ones) are numbers of bfloat16, and a step of
   it is larger than half of the usual change from token to token, so that δ is mostly rounding. warning.
 
 5 % is ten times what rounding the finished advantages to bfloat16 (0.4 %) can do; a quarter of a std moves
@@ -41,7 +41,7 @@ APART, MEAN_OFF = 0.05, 0.25
 LAST_PLACES = 2
 DIGITS = 5
 SHOWN, MOST_GROUPS = 16, 2000
-DIFFERENT, HALF = 64, 0.5
+DIFFERENT, HALF = 16, 0.5
 BF16_BITS = 8
 
 
@@ -247,7 +247,7 @@ def _values(view: View) -> dict[str, Any] | None:
     if not state["on_grid"] or len(state["seen"]) < DIFFERENT or not state["changes"]:
         return None
     change, step = float(np.median(state["changes"])), float(np.median(state["steps"]))
-    if HALF * step <= change or not _odd_decimals(np.array(sorted(state["seen"]))):
+    if HALF * step <= change:
         return None
     return report(
         view,

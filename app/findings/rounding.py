@@ -11,7 +11,7 @@ from app.findings.view import Bools, Floats
 #: Name, type, bits of the significand (the hidden one included).
 FORMATS = (("bfloat16", torch.bfloat16, 8), ("float16", torch.float16, 11))
 #: Constants that trainers add to a std. In 16 bits the smaller ones vanish beside any std they can hold.
-EPSILONS = (1e-8, 1e-6, 1e-5, 1e-4)
+EPSILONS = (1e-9, 1e-8, 1e-6, 1e-5, 1e-4)
 
 
 @dataclass(frozen=True, slots=True)
