@@ -25,14 +25,11 @@ def band(
     high: NDArray[np.float64],
     names: tuple[str, str],
     colour: str,
-    **more: Any,
 ) -> list[Plot]:
     """The upper edge without a line, and the lower edge that fills up to it. `names`: edge, band."""
     upper = _edge(names[0], steps, high, colour) | {"showlegend": False}
-    return [
-        upper | more,
-        _edge(names[1], steps, low, colour) | {"fill": "tonexty", "fillcolor": colour} | more,
-    ]
+    lower = _edge(names[1], steps, low, colour)
+    return [upper, lower | {"fill": "tonexty", "fillcolor": colour}]
 
 
 def _edge(name: str, steps: NDArray[Any], values: NDArray[np.float64], colour: str) -> Plot:

@@ -18,9 +18,10 @@ TITLE = "Length over steps"
 X, Y = "step", "response length (tokens)"
 KEYS = ("5", "25", "50", "75", "95")
 #: Key in the statistics -> name, colour, how its line is drawn: the hue never stands alone.
-OUTCOMES = (("pass", "passes", "positive", "solid"), ("fail", "fails", "negative", "dash"))
-#: Bands of two outcomes overlap, so both let the other through.
-OPACITY = 0.22
+OUTCOMES = (
+    ("pass", "passes: median", "positive", "solid"),
+    ("fail", "fails: median", "negative", "dash"),
+)
 
 
 def draw(session: ReadSession, run: Run, options: dict[str, Any]) -> Plot:
@@ -31,25 +32,23 @@ def draw(session: ReadSession, run: Run, options: dict[str, Any]) -> Plot:
         return empty(TITLE, why, x=X, y=Y)
     steps = np.array([row.step for row in known])
     links = [[row.rollouts, f"/batches/{row.batch_id}"] for row in known]
+    at = quantiles_of([length_of(row, "all") for row in known], KEYS)
+    traces = [
+        *band(steps, at["5"], at["95"], ("95 %", "5 to 95 %"), LIGHT["band-outer"]),
+        *band(steps, at["25"], at["75"], ("75 %", "25 to 75 %"), LIGHT["band-inner"]),
+    ]
     parted = [each for each in OUTCOMES if any(length_of(row, each[0]).get("quantiles") for row in known)]
-    whole = quantiles_of([length_of(row, "all") for row in known], KEYS)
-    traces: list[Plot] = []
-    for key, name, role, dash in parted:
-        at = quantiles_of([length_of(row, key) for row in known], KEYS)
-        edges = ("75 %", f"{name}: 25 to 75 %")
-        traces += band(steps, at["25"], at["75"], edges, LIGHT[role], opacity=OPACITY)
-        traces.append(line(f"{name}: median", steps, at["50"], look(role, 2, dash), links))
-    if not parted:
-        traces += band(steps, whole["25"], whole["75"], ("75 %", "25 to 75 %"), LIGHT["band-inner"])
-        traces.append(line("median", steps, whole["50"], look("accent", 2), links))
-    traces.append(line("95 % of all", steps, whole["95"], look("muted", 1, "dot"), links))
+    for key, name, role, dash in parted or [("all", "median", "accent", "solid")]:
+        median = quantiles_of([length_of(row, key) for row in known], ("50",))["50"]
+        look = {"color": LIGHT[role], "width": 2, "dash": dash}
+        traces.append(line(name, steps, median, look, links))
     n = sum(int(row.statistics["length"]["n"]) for row in known)
     return figure(
         traces,
         TITLE,
         f"{escape(words)}, n = {integer(n)} responses; "
-        + ("passing and failing ones apart, " if parted else "no rewards tell outcomes apart, ")
-        + "bands of quantiles within each step.",
+        + "bands of quantiles within each step, "
+        + ("and the medians by outcome." if parted else "no rewards tell outcomes apart."),
         showlegend=True,
         hovermode="x unified",
         xaxis=step_axis(known),
@@ -63,14 +62,10 @@ def length_of(row: StepRow, key: str) -> dict[str, Any]:
     return (row.statistics.get("length") or {}).get(key) or {}
 
 
-def look(role: str, width: int, dash: str = "solid") -> dict[str, Any]:
-    return {"color": LIGHT[role], "width": width, "dash": dash}
-
-
 FIGURE = Figure(
     "length_over_steps",
     TITLE,
-    "Quantile bands of the response lengths of each step of a run, by outcome.",
+    "Quantile bands of the response lengths of each step of a run, with the medians by outcome.",
     ("step", "response tokens"),
     draw,
     scope="run",

@@ -28,8 +28,8 @@ OLD, SAMPLER = "old_log_probs", "rollout_log_probs"
 BINS = 40
 #: The picture ends between these, in log-ratio; what is beyond is counted in the outermost bars.
 NEAREST, FARTHEST = float(np.log(1.5)), float(np.log(4.0))
-#: Marks of the axis that are shown where it reaches so far.
-TICKS = (0.25, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
+#: Marks of the axis where it reaches far, and where it does not.
+COARSE, FINE = (0.25, 0.5, 1.0, 2.0, 4.0), (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
 OPTIONS = {
     "clip_low": Option("number", "How far below 1 a ratio may be before it is clipped.", 0.2, most=1),
     "clip_high": Option("number", "How far above 1 a ratio may be before it is clipped.", 0.2, most=1000),
@@ -104,13 +104,13 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any], title: str
     reach = float(np.clip(1.05 * np.abs(whole).max(), NEAREST, FARTHEST))
     edges = np.linspace(-reach, reach, BINS + 1)
     logs = np.clip(whole, -reach, reach)
-    middles = np.exp((edges[:-1] + edges[1:]) / 2)
+    middles = (edges[:-1] + edges[1:]) / 2
     traces = [
         _bars(name, middles, np.histogram(logs[found.side == side], edges)[0], logs.size, role, pattern)
         for name, side, role, pattern in SIDES
         if (found.side == side).any()
     ]
-    ticks = [tick for tick in TICKS if abs(np.log(tick)) <= reach]
+    ticks = [tick for tick in (FINE if reach < np.log(2.0) else COARSE) if abs(np.log(tick)) <= reach]
     low, high = 1 - float(options["clip_low"]), 1 + float(options["clip_high"])
     return figure(
         traces,
@@ -120,13 +120,15 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any], title: str
         barmode="stack",
         bargap=0.05,
         showlegend=True,
-        shapes=[_edge(value) for value in (low, high) if value > 0],
+        shapes=[
+            _edge(float(np.log(value))) for value in (low, high) if abs(np.log(max(value, 1e-9))) < reach
+        ],
+        # Equal steps of the logarithm are equally wide; the labels are the ratios.
         xaxis=axis(
             X,
-            type="log",
-            tickvals=ticks,
-            ticktext=[f"{t:g}" for t in ticks],
-            range=[-reach / np.log(10), reach / np.log(10)],
+            tickvals=np.log(ticks).tolist(),
+            ticktext=[f"{tick:g}" for tick in ticks],
+            range=[-reach, reach],
         ),
         yaxis=axis(Y, rangemode="tozero"),
         meta={
@@ -156,7 +158,9 @@ def _bars(name: str, x: Floats, counts: NDArray[np.int64], whole: int, role: str
         "name": name,
         "x": array(x),
         "y": array(100.0 * counts / whole),
-        "customdata": counts.tolist(),
+        "customdata": [
+            [f"{ratio:.3g}", count] for ratio, count in zip(np.exp(x), counts.tolist(), strict=True)
+        ],
         "marker": {
             "color": LIGHT[role],
             "line": {"width": 0, "color": LIGHT[role]},
@@ -168,7 +172,7 @@ def _bars(name: str, x: Floats, counts: NDArray[np.int64], whole: int, role: str
                 "fgcolor": LIGHT["paper"],
             },
         },
-        "hovertemplate": f"ratio about %{{x:.3g}}: %{{customdata}} tokens<extra>{name}</extra>",
+        "hovertemplate": f"ratio about %{{customdata[0]}}: %{{customdata[1]}} tokens<extra>{name}</extra>",
     }
 
 

@@ -37,8 +37,11 @@ def test_lengths_by_outcome(sqlite_engine: Engine) -> None:
     assert drawn["passes: median"]["y"] == [11.5, 22.5, 31.5]
     assert drawn["fails: median"]["y"] == [11.5, 20.5, None]
     assert drawn["passes: median"]["line"]["dash"] != drawn["fails: median"]["line"]["dash"]
-    assert drawn["fails: 25 to 75 %"]["y"][0] == pytest.approx(10.75) and drawn["fails: 25 to 75 %"]["fill"]
-    assert "n = 12 responses; passing and failing ones apart" in plot["layout"]["meta"]["sentence"]
+    assert drawn["25 to 75 %"]["y"][0] == pytest.approx(10.75) and drawn["25 to 75 %"]["fill"]
+    assert (
+        "n = 12 responses; bands of quantiles within each step, and the medians by outcome."
+        in (plot["layout"]["meta"]["sentence"])
+    )
 
 
 def test_lengths_without_rewards(sqlite_engine: Engine) -> None:

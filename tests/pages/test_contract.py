@@ -81,6 +81,7 @@ def addresses(site: Site, name: str) -> list[str]:
         f"/batches/{batch}/rollouts/1",
         f"/batches/{batch}/whitening",
         f"/batches/{batch}/verify",
+        f"/batches/{batch}/compare",
         f"/batches/{batch}/loss",
         f"/batches/{batch}/loss?mode=dapo&scale=64&clip_low=&clip_high=0.28",
         "/dashboards",
