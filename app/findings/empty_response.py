@@ -8,7 +8,8 @@ OpenRLHF#1239, miles#1383).
 Remedy: look at why generation stopped at once (stop words, context overflow, a failed tool), and leave such
 rows out of the group's baseline.
 
-Evidence: `empty`, `rollouts`, `share`, `without_tokens`, `with_reward`, `highest_reward`.
+Evidence: `empty`, `rollouts`, `share`, `fillers` (rows without a trainable token, prompt and reward, which
+only fill up the batch), `without_tokens`, `with_reward`, `highest_reward`.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from app.findings.finding import Finding, Severity, report
-from app.findings.view import View
+from app.findings.view import Bools, View
 from app.formatting import number, percent, plural
 
 
@@ -28,12 +29,18 @@ def check(view: View) -> dict[str, Any] | None:
     if found.size == 0:
         return None
     share = found.size / view.rollouts
+    fillers = _fillers(view)[found]
     rewards = view.reward[found]
     rewarded = int((np.nan_to_num(rewards) != 0).sum())
-    severity: Severity = "critical" if share >= 0.1 and rewarded else "warning"
+    severity: Severity = "critical" if share >= 0.1 and rewarded else "info" if fillers.all() else "warning"
     best = float(np.nanmax(rewards)) if np.isfinite(rewards).any() else None
     are = "is" if found.size == 1 else "are"
     title = f"{found.size} of {plural(view.rollouts, 'response')} ({percent(share)}) {are} empty"
+    if fillers.any():
+        which = "They are" if fillers.all() else f"{int(fillers.sum())} of them are"
+        title += (
+            f". {which} rows that only fill up the batch (no trainable token, no prompt) and are set aside"
+        )
     return report(
         view,
         severity,
@@ -46,6 +53,7 @@ def check(view: View) -> dict[str, Any] | None:
             "empty": found.size,
             "rollouts": view.rollouts,
             "share": share,
+            "fillers": int(fillers.sum()),
             "without_tokens": int((view.length == 0).sum()),
             "with_reward": rewarded,
             "highest_reward": best,
@@ -53,6 +61,15 @@ def check(view: View) -> dict[str, Any] | None:
         groups=np.unique(view.group[found]) if view.grouped else (),
         rollouts=found,
     )
+
+
+def _fillers(view: View) -> Bools:
+    """`[B]` added to make the batch divisible: nothing to train on, no prompt, no reward."""
+    no_prompt = view.prompts.number < 0
+    if no_prompt.size != view.rollouts or no_prompt.all():
+        return np.zeros(view.rollouts, dtype=bool)
+    found: Bools = (view.valid == 0) & no_prompt & (np.nan_to_num(view.reward) == 0)
+    return found
 
 
 FINDING = Finding("empty_response", "Empty responses", check)

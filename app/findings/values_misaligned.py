@@ -59,7 +59,7 @@ def begin(view: View) -> dict[str, Any]:
 
 def observe(part: Part, state: dict[str, Any]) -> None:
     value = part.floats("values")
-    if value is None:
+    if value is None or state["aligned"].any():  # one stretch that shows them aligned decides
         return
     _against_longer(part, value, state)
     _against_returns(part, value, state)

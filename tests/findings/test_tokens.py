@@ -179,6 +179,13 @@ def test_a_batch_of_one_token(sqlite_engine: Engine, tmp_path: Path) -> None:
     assert said["severity"] == "critical" and said["evidence"]["tokens"] == 1
 
 
+def test_rows_that_fill_up_the_batch(sqlite_engine: Engine, tmp_path: Path) -> None:
+    said = found(sqlite_engine, tmp_path, canonical("34"))
+    assert set(said) == {"empty_response"} and said["empty_response"]["severity"] == "info"
+    assert said["empty_response"]["evidence"]["fillers"] == 2 and said["empty_response"]["rollouts"] == [2, 3]
+    assert "set aside" in said["empty_response"]["title"]
+
+
 def with_kl(beta: float, masked: bool, scores: bool, seed: int = 0) -> list[Row]:
     random, rows = np.random.default_rng(seed), []
     for i in range(8):
