@@ -4,7 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from estimators.conventions.convention import Alias
-from estimators.conventions.keys import CHOSEN, DROP_TRUNCATED, MASK_TRUNCATED, over_the_batch
+from estimators.conventions.keys import (
+    BATCH_NORMALIZE,
+    CHOSEN,
+    DROP_TRUNCATED,
+    MASK_TRUNCATED,
+    over_the_batch,
+)
 
 Keys = Mapping[str, Alias]
 
@@ -201,6 +207,7 @@ TORCHRL: Keys = {
 SKYRL: Keys = {
     "advantage_estimator": CHOSEN,
     "grpo_norm_by_std": _STD_FLAG,
+    "advantage_batch_normalize": BATCH_NORMALIZE,
     "loss_reduction": Alias("loss_agg_mode"),
     "max_seq_len": Alias("loss_scale_factor"),
 }

@@ -15,6 +15,21 @@ def over_the_batch(value: Any) -> Mapping[str, Any]:
     return {"scope": "batch" if value else "none"}
 
 
+def less_the_mean_of_all_cells(value: Any) -> Mapping[str, Any]:
+    """SkyRL's whitening over the batch: its mean counts masked tokens and padding, its spread does not."""
+    if not isinstance(value, bool):
+        raise ValueError("give true or false.")
+    if not value:
+        return {"scope": "none"}
+    return {
+        "scope": "batch",
+        "mean_scope": "cells",
+        "ddof": 0,
+        "eps_placement": "floor",
+        "zero_masked": False,
+    }
+
+
 def truncated_rollouts(rule: str) -> Alias:
     """A switch that takes truncated rollouts out of the loss (mask) or out of the batch (drop)."""
 
@@ -57,6 +72,7 @@ def two_levels(value: Any) -> Mapping[str, Any]:
 
 #: Says what the convention's name says, or is of no account in it.
 CHOSEN = Alias()
+BATCH_NORMALIZE = Alias(whitening=True, read=less_the_mean_of_all_cells)
 MASK_TRUNCATED = truncated_rollouts("mask")
 DROP_TRUNCATED = truncated_rollouts("drop")
 WHITEN = Alias(whitening=True, read=over_the_batch)

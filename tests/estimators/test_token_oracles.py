@@ -270,3 +270,13 @@ def test_each_framework_has_its_own_word_for_truncated_rollouts(convention: str,
 
 def test_every_loss_mode_can_be_asked_for() -> None:
     assert set(get_args(LossAggregation)) == set(LOSS_MODES)
+
+
+def test_skyrl_takes_off_the_mean_of_the_padded_matrix() -> None:
+    batch = batch_of([[1, 1, 1], [1, 0, 0]], ["q", "q"], [3.0, 1.0])
+    params = {"advantage_batch_normalize": True, "grpo_norm_by_std": False}
+    found = estimate(batch, Request.from_dict({"convention": "grpo/skyrl", "params": params}))
+    # Advantages 1 on three tokens and −1 on one: (3 − 1)/6 over all cells, not (3 − 1)/4.
+    mean = 1 / 3
+    std = math.sqrt((3 * (1 - mean) ** 2 + (-1 - mean) ** 2) / 4)
+    assert found.advantages.tolist() == pytest.approx([(1 - mean) / std, (-1 - mean) / std])
