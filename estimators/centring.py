@@ -114,7 +114,7 @@ def settle(seen: Seen, advantages: Tensor, alone: Tensor | float, params: Centri
         advantages = torch.where(single, alone, advantages)
     elif params.singleton == "nan":
         advantages = torch.where(single, torch.nan, advantages)
-    return advantages
+    return advantages if seen.left is None else torch.where(seen.left, seen.scores, advantages)
 
 
 def complete(seen: Seen, advantages: Tensor, batch: Batch, params: CentringParams) -> Raw:

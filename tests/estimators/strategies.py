@@ -49,6 +49,8 @@ class Rows:
             token_level_rewards=self.rewards,
             values=self.values,
             old_log_probs=[[-abs(value) for value in row] for row in self.values],
+            ref_log_probs=[[value / 2 for value in row] for row in self.values],
+            components={"first": self.scores, "length": [float(len(row)) for row in self.mask]},
             sum_pi_squared=[[abs(math.sin(value)) for value in row] for row in self._finite_values()],
             reward_baseline=self.scores,
         )

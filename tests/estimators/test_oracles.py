@@ -190,5 +190,11 @@ def test_long_rows_and_many_tiles(lengths: list[int], lam: float) -> None:
 
 
 def test_every_convention_is_named_after_its_estimator() -> None:
+    other = {
+        "grpo_vectorized": "grpo",
+        "rloo_vectorized": "rloo",
+        "reinforce_plus_plus/nemo": "reinforce_plus_plus_baseline",
+    }
     for name, convention in CONVENTIONS.items():
-        assert name.partition("/")[0] == convention.estimator
+        family = name.partition("/")[0]
+        assert other.get(name, other.get(family, family)) == convention.estimator
