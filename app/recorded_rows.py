@@ -148,13 +148,14 @@ def without_texts(rows: Sequence[Row], special: Collection[int] = ()) -> list[Ro
 
 
 def _hide_response(row: Row, known: dict[str, str]) -> None:
-    response = row.get("response")
-    if isinstance(response, str) and response.strip():
-        row["response"] = known.setdefault(response, f"response {len(known)}")
-    if "response_tokens" in row:
-        tokens = row["response_tokens"]
+    tokens, response = row.get("response_tokens"), row.get("response")
+    if tokens is not None:
         row["response_tokens"] = [text if SPECIAL.fullmatch(text) else HIDDEN for text in tokens]
-        row.pop("response", None)
+    if isinstance(response, str) and response.strip():
+        if tokens is None:
+            row["response"] = known.setdefault(response, f"response {len(known)}")
+        else:
+            del row["response"]  # the tokens say it
 
 
 def _numeric(value: Any) -> bool:

@@ -222,3 +222,28 @@ def test_a_large_batch_is_reconciled_by_a_job_that_adds_the_finding(
     assert service.get(f"/batches/{batch}")["findings"]["recorded_advantages_disagree"] == "critical"
     first = service.get(f"/batches/{batch}/findings")[0]
     assert first["severity"] == "critical"
+
+
+def test_a_reproducer_is_a_file_that_shows_the_finding_again(filled: Service, batch: str) -> None:
+    path = f"/api/v1/batches/{batch}/findings/zero_variance_groups/reproducer"
+    answer = filled.client.get(path)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    assert f'filename="zero_variance_groups-{batch}.jsonl"' in answer.headers["content-disposition"]
+    header, *rows = answer.text.splitlines()
+    assert '"reproducer"' in header and len(rows) == 2 and "What is 2+" not in answer.text
+    tag = {"If-None-Match": answer.headers["etag"]}
+    assert filled.client.get(path, headers=tag).status_code == 304
+    assert "what is 2+" in filled.client.get(path, params={"texts": True}).text
+    refused(filled.client.get(path.replace("zero_variance_groups", "nothing")), 404, "no finding", "It has")
+    refused(filled.client.get("/api/v1/analyses/nothing/reproducer"), 404, "no analysis")
+
+
+def test_only_reconciliations_have_reproducers(service: Service) -> None:
+    batch = str(service.upload()["batches"][0]["id"])
+    id = service.post(f"/batches/{batch}/reconcile").json()["id"]
+    refused(service.client.get(f"/api/v1/analyses/{id}/reproducer"), 422, "has succeeded")
+    service.work()
+    answer = service.client.get(f"/api/v1/analyses/{id}/reproducer")
+    assert answer.status_code == 200 and "nothing_recorded" in answer.text.splitlines()[0]
+    assert len(answer.text.splitlines()) == 2

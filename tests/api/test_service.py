@@ -50,6 +50,7 @@ def test_workers_and_queues(service: Service) -> None:
     assert page["queues"] == [
         {"kind": "ingest", "queued": 1, "running": 0},
         {"kind": "estimate", "queued": 0, "running": 0},
+        {"kind": "analysis", "queued": 0, "running": 0},
     ]
 
 
