@@ -101,7 +101,7 @@ def _line(job: jobs.JobRow, of: str | None) -> JobLine:
     href = {
         "ingest": f"/uploads/{job.id}",
         "estimate": f"/batches/{job.batch_id}?estimate={job.id}",
-        "analysis": f"/batches/{job.batch_id}",
+        "analysis": f"/batches/{job.batch_id}" + ("/verify" if job.title == "reconcile" else ""),
     }[job.kind]
     seconds = (job.finished or time.time()) - job.started if job.started else None
     return JobLine(
