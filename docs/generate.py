@@ -20,6 +20,7 @@ from app.ingest.formats import JOINS
 from app.ingest.record import About
 from app.main import create_app
 from app.settings import Settings
+from docs import side_by_side
 from estimators import CONVENTIONS, ESTIMATORS, Whitening, params_schema, settings_to_dict
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
@@ -31,6 +32,7 @@ def pages() -> dict[str, str]:
     made = {
         "estimators.md": estimators_page(),
         "conventions.md": conventions_page(),
+        "../estimators.md": side_by_side.estimators_page(),
         "../formats.md": formats_page(),
         "figures.md": figures_page(),
         "findings.md": findings_page(),
