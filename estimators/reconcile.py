@@ -16,7 +16,8 @@ from estimators.mistakes import MISTAKES
 from estimators.reconcile_formulas import formulas
 from estimators.reconcile_probes import same_formula, telling
 from estimators.reconcile_recorded import View, coarse_precision
-from estimators.reconcile_search import Found, Search, right, wrong
+from estimators.reconcile_search import Found, Search
+from estimators.reconcile_stages import right, wrong
 from estimators.reconcile_words import candidate, nothing, summary
 from estimators.reconciliation import Candidate, Hints, Reconciliation, Recorded, Verdict
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from estimators.batch import Batch
 from estimators.conventions import Convention
 from estimators.estimator import Raw
-from estimators.mistakes import MISTAKES
+from estimators.membership import MembershipParams
 from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten, rows_changed
-from estimators.reconcile_formulas import Formula, whitenings
+from estimators.reconcile_formulas import Formula
 from estimators.reconcile_recorded import Fit, View
 from estimators.reconcile_sample import (
     SMALL,
@@ -29,7 +29,7 @@ from estimators.reconcile_solve import settings
 from estimators.reconciliation import Hints
 from estimators.refused import Refused
 from estimators.registry import ESTIMATORS
-from estimators.shape import IDENTITY, Shape, composed
+from estimators.shape import IDENTITY, Shape
 from estimators.whitening import Affine, Whitening
 
 
@@ -60,9 +60,20 @@ class Search:
         #: Raw advantages of the batch as it is: all of a small one, else only those per rollout.
         self.kept: dict[str, Raw] = {}
         self.seed = seeds(batch) if not self.small else torch.arange(batch.rollouts)
-        self.rows = members(self.seed, batch.group) if not self.small else self.seed
-        self.part = take(batch, self.rows) if not self.small else batch
-        self.seen = view_of(view, self.rows) if not self.small else view
+        self.whole = self._sample(self.seed if self.small else members(self.seed, batch.group))
+        self.few = self.whole if self.small else self._sample(self.seed)
+        self.rows = self.whole.rows
+        #: Estimators whose raw advantages vary inside rollouts, where the recorded ones do not.
+        self.varying: set[str] = set()
+
+    def _sample(self, rows: Tensor) -> "Sample":
+        if self.small:
+            return Sample(rows, self.batch, self.view)
+        return Sample(rows, take(self.batch, rows), view_of(self.view, rows))
+
+    def sample(self, formula: Formula | Setup) -> "Sample":
+        """Whole groups where the formula compares siblings, else a few rollouts."""
+        return self.whole if compares(formula) else self.few
 
     # Running one setup ---------------------------------------------------------------------------------
 
@@ -82,14 +93,25 @@ class Search:
             self.kept[key] = found
         return found
 
-    def sees(self, formula: Formula, variant: Input) -> bool:
-        """Whether the formula looks at what the mistake changes: at single tokens only those per token do."""
-        return variant.rows or self.token_level(Setup(self.batch, formula.estimator, formula.params))
+    def sees(self, formula: Formula, variant: Input | Whiten | Rescale) -> bool:
+        """Whether the mistake can make the formula give what is recorded: it looks at what is changed, and
+        varies inside rollouts as the recorded numbers do or do not."""
+        if formula.estimator in self.varying:
+            return False
+        if not isinstance(variant, Input):
+            return True
+        if variant.groups:
+            return compares(formula)
+        setup = Setup(self.batch, formula.estimator, formula.params)
+        if variant.rows or variant.scores or self.token_level(setup):
+            return True
+        # One number per rollout sees single tokens only by counting them.
+        return formula.estimator == "opo" or any(one.whitening.scope != "none" for one in formula.conventions)
 
     def token_level(self, setup: Setup) -> bool:
         """Whether the estimator gives a number per token."""
         if setup.estimator not in self.per_token:
-            batch = self.part if setup.batch.rollouts == self.batch.rollouts else setup.batch
+            batch = self.whole.part if setup.batch.rollouts == self.batch.rollouts else setup.batch
             self.raw(replace(setup, batch=batch))
         return self.per_token.get(setup.estimator, False)
 
@@ -114,7 +136,8 @@ class Search:
 
     def _survives(self, setup: Setup, variant: Input | None) -> bool:
         """Whether the raw advantages of the sample are lines of the recorded ones."""
-        rows, seen, part = self.rows, self.seen, self.part
+        sample = self.sample(setup)
+        seen, part = sample.seen, sample.part
         if variant is None:
             altered: Setup | None = replace(setup, batch=part)
         elif variant.rows:
@@ -127,7 +150,11 @@ class Search:
         else:
             altered = variant.alter(replace(setup, batch=part))
         raw = None if altered is None else self.raw(altered)
-        if raw is None or not raw.per_token or not _mostly(lines(raw.advantages, seen)):
+        if raw is None or not raw.per_token:
+            return False
+        if not _mostly(lines(raw.advantages, seen)):
+            if variant is None and seen.per_rollout is not None:
+                self.varying.add(setup.estimator)
             return False
         return seen.per_rollout is None or plausible_means(raw.advantages, seen)
 
@@ -139,11 +166,12 @@ class Search:
         if not self.token_level(setup):
             yield setup
             return
-        part = replace(setup, batch=self.part)
+        sample = self.sample(formula)
+        part = replace(setup, batch=sample.part)
         altered = part if variant is None or variant.rows else variant.alter(part)
         if altered is None or type(altered.params) is not type(setup.params):
             return
-        for params in settings(altered, self.seen, grid):
+        for params in settings(altered, sample.seen, grid):
             changed = {"gamma": getattr(params, "gamma", None), "lam": getattr(params, "lam", None)}
             known = {name: value for name, value in changed.items() if value is not None}
             if getattr(params, "kl_coef", 0) and not getattr(altered.params, "kl_coef", 0):
@@ -156,9 +184,9 @@ class Search:
         raw = shape.raw
         if not raw.per_token or self.small:
             return self.view.fit(raw.advantages, raw.per_token, affine)
-        spread = Affine(*(_rows(part, self.rows) for part in (affine.centre, affine.factor, affine.back)))
+        spread = Affine(*(rows_of(part, self.rows) for part in (affine.centre, affine.factor, affine.back)))
         where = places(self.batch, self.rows)
-        quick = self.seen.fit(raw.advantages[where], True, spread)
+        quick = self.whole.seen.fit(raw.advantages[where], True, spread)
         if quick.rollouts_matched < 0.9 * quick.rollouts:
             return quick
         return self.view.fit(raw.advantages, True, affine)
@@ -202,6 +230,15 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """Some rollouts of the batch, and what is recorded of them."""
+
+    rows: Tensor
+    part: Batch
+    seen: View
+
+
+@dataclass(frozen=True, slots=True)
 class Option:
     """What is done to raw advantages, and what that is called."""
 
@@ -212,7 +249,7 @@ class Option:
     text: str = ""
 
 
-def _rows(part: Tensor, rows: Tensor) -> Tensor:
+def rows_of(part: Tensor, rows: Tensor) -> Tensor:
     return part if part.shape[0] == 1 else part[rows]
 
 
@@ -222,125 +259,6 @@ def _mostly(says: Tensor) -> bool:
     return not known.numel() or float(known.mean()) >= 0.9
 
 
-def right(search: Search, formulas: list[Formula], others: bool = False, grid: bool = False) -> bool:
-    """Every formula without a mistake, as each convention whitens and before that; or, if `others`, with the
-    other kernels of the catalogue. Whether any matched."""
-    matched = False
-    for formula in formulas:
-        for setup in search.settings(formula, None, grid):
-            shape = search.shape(setup, None)
-            if shape is not None and whiten_all(search, formula, setup, shape, others=others):
-                matched = True
-                break
-    return matched
-
-
-def whiten_all(
-    search: Search,
-    formula: Formula,
-    setup: Setup,
-    shape: Shape,
-    label: str | None = None,
-    text: str = "",
-    others: bool = False,
-) -> bool:
-    """The options without a mistake in the whitening. Whether any matched."""
-    any_matched = False
-    done: dict[Whitening, Fit] = {}
-    scopes = search.scopes(shape) if others else set()
-    for convention in formula.conventions:
-        for kind, setting in whitenings(convention):
-            if (kind == "other") != others or (others and setting.scope not in scopes):
-                continue
-            affine = shape.whitened(setting)
-            if affine is None:
-                continue
-            option = Option(affine, kind, setting, label, text)
-            done[setting] = search.keep(setup, shape, option, convention, done.get(setting))
-            if done[setting].matched:
-                any_matched = True
-                break
-    return any_matched
-
-
-def wrong(search: Search, formulas: list[Formula], beside: bool = False) -> None:
-    """Every formula with one mistake; if `beside`, only with those worth naming beside a match."""
-    found = list(search.found)
-    for mistake in MISTAKES.values():
-        if beside and not mistake.beside_match:
-            continue
-        for variant in mistake.variants(search.batch, search.hints):
-            if beside and not _telling(variant, mistake.name, found):
-                continue
-            for formula in formulas:
-                if not beside or not isinstance(variant, Input) or search.sees(formula, variant):
-                    _one(search, formula, variant)
-
-
-def _telling(variant: Input | Whiten | Rescale, name: str, found: list[Found]) -> bool:
-    """Whether a mistake is worth looking at where something without one agrees: in its plainest way, and in
-    the whitening only where another kernel than the convention's was needed."""
-    if isinstance(variant, Rescale) or variant.label != name:
-        return False
-    return isinstance(variant, Input) or all(each.kind == "other" for each in found if each.fit.matched)
-
-
-def _one(search: Search, formula: Formula, variant: Input | Whiten | Rescale) -> None:
-    given = variant if isinstance(variant, Input) else None
-    for setup in search.settings(formula, given, grid=False):
-        shape = search.shape(setup, given)
-        if shape is None:
-            continue
-        if given is not None:
-            altered = given.alter(setup)
-            assert altered is not None
-            if whiten_all(search, formula, altered, shape, given.label, given.text):
-                return
-        elif isinstance(variant, Whiten):
-            for convention in formula.conventions:
-                affine = variant.affine(shape, convention.whitening)
-                if affine is not None:
-                    option = Option(affine, "own", convention.whitening, variant.label, variant.text)
-                    search.keep(setup, shape, option, convention)
-        elif isinstance(variant, Rescale):
-            _rescaled(search, formula, setup, shape, variant)
-
-
-def _rescaled(search: Search, formula: Formula, setup: Setup, shape: Shape, variant: Rescale) -> None:
-    for convention in formula.conventions:
-        for kind, setting in (("own", convention.whitening), ("none", Whitening())):
-            if kind == "none" and convention.whitening.scope == "none":
-                continue
-            affine = shape.whitened(setting)
-            pairs = None if affine is None else _pairs(search, shape, affine)
-            found = None if pairs is None else variant.fit(*pairs)
-            if affine is None or found is None:
-                continue
-            label, text, factor, offset = found
-            numbers = (0.0, factor, offset)
-            after = Affine(*(torch.tensor([number], dtype=torch.float64) for number in numbers))
-            option = Option(composed(affine, after), kind, setting, label, text)
-            if search.keep(setup, shape, option, convention).matched:
-                break
-
-
-def _pairs(search: Search, shape: Shape, affine: Affine) -> tuple[Tensor, Tensor] | None:
-    """Computed and recorded numbers of the sample that belong together."""
-    view = search.view
-    if not shape.raw.per_token:
-        recorded = view.per_rollout
-        if recorded is None:
-            return None
-        computed = affine.apply(shape.raw.advantages)
-    else:
-        if not view.recorded.per_token:
-            return None
-        where = places(search.batch, search.rows)
-        owner = torch.repeat_interleave(search.rows, search.batch.lengths[search.rows])
-        kept = view.taken[where]
-        where, owner = where[kept], owner[kept]
-        centre, factor, back = (_rows(part, owner) for part in (affine.centre, affine.factor, affine.back))
-        computed = (shape.raw.advantages[where].double() - centre) * factor + back
-        recorded = view.values[where].double()
-    finite = torch.isfinite(computed) & torch.isfinite(recorded)
-    return (computed[finite], recorded[finite]) if bool(finite.any()) else None
+def compares(formula: Formula | Setup) -> bool:
+    """Whether the formula compares the rollouts of a group."""
+    return isinstance(formula.params, MembershipParams) or formula.estimator.endswith("token_baseline")

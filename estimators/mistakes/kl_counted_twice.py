@@ -11,8 +11,8 @@ from estimators.reconciliation import Hints
 def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
     text = "the KL penalty was taken off the reward twice"
     if batch.token_level_scores is not None and batch.token_level_rewards is not None:
-        yield Input("kl_counted_twice", text, _again)
-    yield Input("kl_counted_twice", text, _double_coefficient)
+        yield Input("kl_counted_twice", text, _again, scores=True)
+    yield Input("kl_counted_twice", text, _double_coefficient, scores=True)
 
 
 def _again(setup: Setup) -> Setup | None:

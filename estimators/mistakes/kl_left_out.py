@@ -11,8 +11,8 @@ from estimators.reconciliation import Hints
 def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
     text = "the KL penalty was left out of the reward"
     if batch.token_level_scores is not None and batch.token_level_rewards is not None:
-        yield Input("kl_left_out", text, _before_kl)
-    yield Input("kl_left_out", text, _no_coefficient)
+        yield Input("kl_left_out", text, _before_kl, scores=True)
+    yield Input("kl_left_out", text, _no_coefficient, scores=True)
 
 
 def _before_kl(setup: Setup) -> Setup | None:

@@ -34,12 +34,16 @@ class Input:
 
     rows  `alter` needs the whole batch (who is whose sibling …). Else it works rollout by rollout, also on a
           part of the batch.
+    groups  it changes who is whose sibling and nothing else
+    scores  it changes what the rewards of a rollout come to
     """
 
     label: str
     text: str
     alter: Callable[[Setup], Setup | None]
     rows: bool = False
+    groups: bool = False
+    scores: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ def regrouped(label: str, text: str, group: Tensor) -> Input:
     def alter(setup: Setup) -> Setup | None:
         return replace(setup, batch=rows_changed(setup.batch, group=group))
 
-    return Input(label, text, alter, rows=True)
+    return Input(label, text, alter, rows=True, groups=True)
 
 
 def with_params(label: str, text: str, rows: bool = True, **changes: Any) -> Input:

@@ -1,0 +1,139 @@
+"""The stages of a search: without a mistake, then with each."""
+
+import torch
+from torch import Tensor
+
+from estimators.mistakes import MISTAKES
+from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten
+from estimators.reconcile_formulas import Formula, whitenings
+from estimators.reconcile_recorded import Fit
+from estimators.reconcile_sample import places
+from estimators.reconcile_search import Found, Option, Search, rows_of
+from estimators.shape import Shape, composed
+from estimators.whitening import Affine, Whitening
+
+
+def right(search: Search, formulas: list[Formula], others: bool = False, grid: bool = False) -> bool:
+    """Every formula without a mistake, as each convention whitens and before that; or, if `others`, with the
+    other kernels of the catalogue. Whether any matched."""
+    matched = False
+    for formula in formulas:
+        for setup in search.settings(formula, None, grid):
+            shape = search.shape(setup, None)
+            if shape is not None and whiten_all(search, formula, setup, shape, others=others):
+                matched = True
+                break
+    return matched
+
+
+def whiten_all(
+    search: Search,
+    formula: Formula,
+    setup: Setup,
+    shape: Shape,
+    label: str | None = None,
+    text: str = "",
+    others: bool = False,
+) -> bool:
+    """The options without a mistake in the whitening. Whether any matched."""
+    any_matched = False
+    done: dict[Whitening, Fit] = {}
+    scopes = search.scopes(shape) if others else set()
+    for convention in formula.conventions:
+        for kind, setting in whitenings(convention):
+            if (kind == "other") != others or (others and setting.scope not in scopes):
+                continue
+            affine = shape.whitened(setting)
+            if affine is None:
+                continue
+            option = Option(affine, kind, setting, label, text)
+            done[setting] = search.keep(setup, shape, option, convention, done.get(setting))
+            if done[setting].matched:
+                any_matched = True
+                break
+    return any_matched
+
+
+def wrong(search: Search, formulas: list[Formula], beside: bool = False) -> None:
+    """Every formula with one mistake; if `beside`, only with those worth naming beside a match."""
+    found = list(search.found)
+    for mistake in MISTAKES.values():
+        if beside and not mistake.beside_match:
+            continue
+        for variant in mistake.variants(search.batch, search.hints):
+            if beside and not _telling(variant, mistake.name, found):
+                continue
+            for formula in formulas:
+                if search.sees(formula, variant):
+                    _one(search, formula, variant)
+
+
+def _telling(variant: Input | Whiten | Rescale, name: str, found: list[Found]) -> bool:
+    """Whether a mistake is worth looking at where something without one agrees: in its plainest way, and in
+    the whitening only where another kernel than the convention's was needed."""
+    if isinstance(variant, Rescale) or variant.label != name:
+        return False
+    if isinstance(variant, Input):
+        return True
+    return all(each.kind == "other" for each in found if each.fit.matched)
+
+
+def _one(search: Search, formula: Formula, variant: Input | Whiten | Rescale) -> None:
+    given = variant if isinstance(variant, Input) else None
+    for setup in search.settings(formula, given, grid=False):
+        shape = search.shape(setup, given)
+        if shape is None:
+            continue
+        if given is not None:
+            altered = given.alter(setup)
+            assert altered is not None
+            if whiten_all(search, formula, altered, shape, given.label, given.text):
+                return
+        elif isinstance(variant, Whiten):
+            for convention in formula.conventions:
+                affine = variant.affine(shape, convention.whitening)
+                if affine is not None:
+                    option = Option(affine, "own", convention.whitening, variant.label, variant.text)
+                    search.keep(setup, shape, option, convention)
+        elif isinstance(variant, Rescale):
+            _rescaled(search, formula, setup, shape, variant)
+
+
+def _rescaled(search: Search, formula: Formula, setup: Setup, shape: Shape, variant: Rescale) -> None:
+    for convention in formula.conventions:
+        for kind, setting in (("own", convention.whitening), ("none", Whitening())):
+            if kind == "none" and convention.whitening.scope == "none":
+                continue
+            affine = shape.whitened(setting)
+            pairs = None if affine is None else _pairs(search, shape, affine)
+            found = None if pairs is None else variant.fit(*pairs)
+            if affine is None or found is None:
+                continue
+            label, text, factor, offset = found
+            numbers = (0.0, factor, offset)
+            after = Affine(*(torch.tensor([number], dtype=torch.float64) for number in numbers))
+            option = Option(composed(affine, after), kind, setting, label, text)
+            if search.keep(setup, shape, option, convention).matched:
+                break
+
+
+def _pairs(search: Search, shape: Shape, affine: Affine) -> tuple[Tensor, Tensor] | None:
+    """Computed and recorded numbers of the sample that belong together."""
+    view = search.view
+    if not shape.raw.per_token:
+        recorded = view.per_rollout
+        if recorded is None:
+            return None
+        computed = affine.apply(shape.raw.advantages)
+    else:
+        if not view.recorded.per_token:
+            return None
+        where = places(search.batch, search.rows)
+        owner = torch.repeat_interleave(search.rows, search.batch.lengths[search.rows])
+        kept = view.taken[where]
+        where, owner = where[kept], owner[kept]
+        centre, factor, back = (rows_of(part, owner) for part in (affine.centre, affine.factor, affine.back))
+        computed = (shape.raw.advantages[where].double() - centre) * factor + back
+        recorded = view.values[where].double()
+    finite = torch.isfinite(computed) & torch.isfinite(recorded)
+    return (computed[finite], recorded[finite]) if bool(finite.any()) else None
