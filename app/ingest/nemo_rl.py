@@ -95,8 +95,11 @@ def _set_arrays(record: Rollout, fields: dict[str, Any], notes: Notes) -> None:
     if ids is None:
         return
     length = scalars.integer(record.row, "input_lengths", fields.get("input_lengths"), notes)
-    if length is not None and 0 <= length < len(ids):
-        values = {name: None if value is None else value[:length] for name, value in values.items()}
+    if length is not None and isinstance(ids, (list, np.ndarray)) and 0 <= length < len(ids):
+        values = {
+            name: value[:length] if isinstance(value, (list, np.ndarray)) else value
+            for name, value in values.items()
+        }
         message = "arrays are padded to the longest row of the batch: cut at input_lengths"
         notes.tally(record.row, None, "padding_cut", message)
     sequences.set_tokens(record, values, notes)

@@ -58,7 +58,9 @@ def _rollout(row: int, fields: dict[str, Any], notes: Notes) -> Rollout | Proble
     if "response_ids" not in record.tokens:
         return Problem(f"row {row}: no token_ids; the row was not taken", "no_response", "error", row)
     before = 0 if record.prompt_ids is None else record.prompt_ids.shape[0]
-    record.extra |= {name: value[before:] for name, value in kept.items()}
+    record.extra |= {
+        name: value[before:] if isinstance(value, list) else value for name, value in kept.items()
+    }
     record.step = scalars.integer(row, "step", fields.get("step"), notes)
     record.rank = scalars.integer(row, "rank", fields.get("rank"), notes)
     record.micro_batch = scalars.integer(row, "micro_batch", fields.get("micro_step"), notes)
