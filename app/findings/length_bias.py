@@ -13,7 +13,7 @@ directions.
 
 0.3 is past what a few truncated wrong answers make of a healthy batch.
 
-Seen as: responses that grow while accuracy stands still, "why does GRPO like long wrong answers"
+Seen as: responses that grow while accuracy stands still, long wrong answers that are liked
 (understand-r1-zero#11, verl#593, trl#3138, open-instruct#1161, verl#3741).
 
 Remedy: choose the aggregation on purpose (token mean, or a constant denominator as in Dr. GRPO), look at
