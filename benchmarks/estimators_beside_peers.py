@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from estimator_inputs import SIZES, Row, copy_of, padded
 from estimator_table import row, table
+from sweep_rows import sweep_rows
 from timing import race
 
 from estimators import Batch, Request, Whitening, estimate, factorize, group_statistics
@@ -224,25 +225,6 @@ def grpo_rows(verl: Verl, sizes: list[str], rounds: int) -> list[Row]:
     return found
 
 
-def sweep_row(verl: Verl, rounds: int) -> Row:
-    """25 pairs of γ and λ on one packed batch."""
-    batch, given = padded(*SIZES["M"], True)
-    layout = layout_of(batch)
-    assert batch.token_level_rewards is not None and batch.values is not None
-    r, v = (layout.pack(part, torch.float32) for part in (batch.token_level_rewards, batch.values))
-    out = (torch.empty_like(r), torch.empty_like(r))
-    pairs = [(gamma, lam) for gamma in (0.9, 0.95, 0.98, 0.99, 1.0) for lam in (0.0, 0.5, 0.9, 0.95, 1.0)]
-    valid = int(batch.response_mask.sum()) * len(pairs)
-
-    def ours() -> None:
-        for gamma, lam in pairs:
-            gae_packed(r, v, layout, gamma, lam, out)
-
-    result = race({"ours": ours, "peer": verl.gae(given, False), "floor": copy_of(16 * valid / 25)}, rounds)
-    line = row("sweep of 25 (γ, λ), half valid", "M", result, valid, "25 of verl's loops", 55, 0)
-    return line | {"faster": line["faster"] * len(pairs), "floors": None, "floors_at_most": None}
-
-
 def rows() -> list[Row]:
     """The lines of the last run. Raises FileNotFoundError where there was none."""
     found: list[Row] = json.loads(RESULTS.read_text())["rows"]
@@ -261,7 +243,7 @@ def measure(sizes: list[str], rounds: int = 7) -> list[Row]:
         *whitening_rows(verl, large, rounds),
         *group_rows(verl, rounds),
         *grpo_rows(verl, sizes, rounds),
-        sweep_row(verl, rounds),
+        *sweep_rows(lambda given: verl.gae(given, whiten_too=False), rounds),
     ]
 
 
