@@ -7,7 +7,8 @@
 critical: the step learns nothing. (A loss of 0 in the log alone is no fault: at the first update of a step
 the ratio is 1, and advantages centred on a group sum to 0; the gradient is not.)
 
-Seen as: a reward_std that is not zero beside a loss that is (trl#3857, trl#3452, unsloth#2291, ms-swift#8423).
+Seen as: a reward_std that is not zero beside a loss that is (trl#3857, trl#3452, unsloth#2291,
+ms-swift#8423).
 
 Remedy: prompts that are neither hopeless nor solved, more samples per prompt, a higher temperature; for
 recorded zeros, look at the scope of the whitening and how groups were cut into ranks and micro-batches.
