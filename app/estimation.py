@@ -12,6 +12,7 @@ from sqlalchemy import Engine, select
 from app.errors import NotFound, Unprocessable
 from app.jobs import BULK, INTERACTIVE, Jobs, progress
 from app.lifecycle import requeue
+from app.pairs import pairs_of
 from app.results import Result, store_results, summarise
 from app.running import carried, carries, earlier_moments, earlier_state, moments_key, put_moments
 from app.tasks import Task
@@ -236,7 +237,8 @@ def computed(
     began = time.perf_counter()
     result = Result.of(estimate(loaded.batch, request, history, state))
     timing["compute_seconds"] = time.perf_counter() - began
-    return loaded, result, timing, past | before | carried(request, loaded.batch, state)
+    past |= before | carried(request, loaded.batch, state) | pairs_of(loaded, request, result.raw)
+    return loaded, result, timing, past
 
 
 def load_cached(task: Task, batch_id: str, request: Request) -> Loaded:

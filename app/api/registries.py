@@ -55,7 +55,7 @@ def convention_item(convention: Convention) -> dict[str, Any]:
         "estimator": convention.estimator,
         "params": settings_to_dict(convention.params),
         "whitening": settings_to_dict(convention.whitening),
-        "grouping": GROUPINGS[0],
+        "grouping": convention.grouping,
         "framework": convention.framework,
         "version": convention.version,
         "note": convention.note,

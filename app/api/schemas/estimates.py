@@ -24,7 +24,7 @@ class EstimateBody(BaseModel):
     whitening: dict[str, Any] | None = Field(None, json_schema_extra=settings_schema(Whitening))
     precision: Literal["float64", "float32"] | None = Field(None, description="float64 unless given.")
     grouping: str | None = Field(
-        None, max_length=32, description="`group_id` (unless given), `prompt` or `stride:N`."
+        None, max_length=32, description="`group_id` (unless given), `prompt`, `stride:N` or `integer_id`."
     )
 
 
