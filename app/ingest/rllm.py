@@ -85,15 +85,22 @@ def conversation(row: int, steps: list[dict[str, Any]], notes: Notes) -> list[An
     chats = [chat for step in steps if prompts.is_messages(chat := step.get("chat_completions")) and chat]
     if not chats:
         return []
-    if all(_roles(later)[: len(earlier)] == _roles(earlier) for earlier, later in pairwise(chats)):
+    if all(_continues(later, earlier) for earlier, later in pairwise(chats)):
         return list(chats[-1])
     message = "the steps do not continue each other: their conversations stand one after the other"
     notes.tally(row, "messages", "steps_apart", message, "warning")
     return [message for chat in chats for message in chat]
 
 
-def _roles(messages: list[Any]) -> list[Any]:
-    return [message.get("role") for message in messages]
+def _continues(later: list[Any], earlier: list[Any]) -> bool:
+    """Whether a conversation begins with another one. Answers may be written in two ways (as a call, as its
+    text); what was asked may not.
+    """
+    return len(later) > len(earlier) and all(
+        one.get("role") == other.get("role")
+        and (one.get("role") == "assistant" or one.get("content") == other.get("content"))
+        for one, other in zip(earlier, later, strict=False)
+    )
 
 
 def _set_group(record: Rollout, episode: dict[str, Any], trajectory: dict[str, Any]) -> None:

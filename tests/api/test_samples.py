@@ -1,12 +1,12 @@
 """Every framework's sample, sent as a browser sends a folder: receipt, batches, rows and pages are there."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.conftest import Service
-from tests.ingest.test_formats import SAMPLE_ROWS, SAMPLES
+from tests.ingest.reading import SAMPLES
+from tests.ingest.test_formats import SAMPLE_ROWS
 
 
 def send(service: Service, name: str) -> dict[str, Any]:
@@ -37,4 +37,4 @@ def test_a_sample_arrives_whole_and_its_pages_open(name: str, service: Service) 
 
 
 def test_samples_are_there_for_every_row() -> None:
-    assert all((Path(SAMPLES) / name).exists() for name in SAMPLE_ROWS)
+    assert all((SAMPLES / name).exists() for name in SAMPLE_ROWS)

@@ -18,8 +18,8 @@ FILES = [
     if path.suffix in (".json", ".jsonl") and "broken" not in path.parts and path.stat().st_size
 ]
 ODD: tuple[Any, ...] = (
-    None, True, 0, -1, 7.5, float("nan"), 10**25, "", "x", "\ud800", [], [None], [[]], {}, {"a": [1]}, [1, 2, 3],
-    [{"role": "assistant", "content": None}], ["7"], {"role": 1}, [True, False],
+    None, True, 0, -1, 7.5, float("nan"), 10**25, "", "x", "\ud800", [], [None], [[]], {}, {"a": [1]},
+    [1, 2, 3], [{"role": "assistant", "content": None}], ["7"], {"role": 1}, [True, False],
 )  # fmt: skip
 ROUNDS = 8
 
