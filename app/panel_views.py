@@ -17,6 +17,7 @@ from app.errors import AppError
 from app.figures import FIGURES
 from app.figures import chosen as choosing
 from app.figures.chosen import Chosen
+from app.figures.kept import columns_of
 from app.figures.members import group_means
 from app.figures.token_heatmap import CLIP_QUANTILE, clip_of
 from app.hiding import hide_text, seal
@@ -254,7 +255,7 @@ def step_clip(session: ReadSession, batch: Batch, chosen: Chosen) -> float:
     if chosen.field is not None:
         read = choosing.tokens(session, batch, chosen.field)
         return 1.0 if read is None else clip_of(read[0], read[2])
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     sizes = np.abs(choosing.per_rollout(session, batch, chosen, columns))
     counts = np.maximum(np.where(columns.valid >= 0, columns.valid, columns.length), 1)
     known = np.isfinite(sizes)

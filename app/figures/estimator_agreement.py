@@ -13,6 +13,7 @@ import numpy as np
 from app.figures import chosen as choosing
 from app.figures.chosen import RECORDED, Chosen, Floats
 from app.figures.figure import ESTIMATE, Figure, Option, Plot
+from app.figures.kept import columns_of
 from app.figures.length_advantage import spearman
 from app.figures.pair import draw_pair
 from app.figures.palette import DIVERGING, LIGHT
@@ -20,7 +21,7 @@ from app.figures.plotly import axis, empty, escape, figure, shorten
 from app.figures.scopes import signs
 from app.figures.wording import stated
 from app.formatting import integer, number, percent
-from storage import estimates, rollouts
+from storage import estimates
 from storage.database import ReadSession
 from storage.models import Batch
 
@@ -72,7 +73,7 @@ def read_lines(session: ReadSession, batch: Batch, asked: str | None) -> tuple[l
     found = [choosing.choose(session, batch, each.id) for each in done]
     recorded = choosing.choose(session, batch, RECORDED)
     found = found if recorded.why is not None else [recorded, *found]
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     names = [_name(each) for each in found]
     lines = [
         Line(

@@ -6,6 +6,7 @@ import numpy as np
 
 from app.figures import chosen as choosing
 from app.figures.figure import ESTIMATE, GROUP, Figure, Plot
+from app.figures.kept import columns_of
 from app.figures.plotly import axis, empty, outside, rule, symmetric
 from app.figures.strips import FROM, GROUPS, Strip, dots, group_label, group_names, strip, strip_figure
 from app.figures.subject import group_members
@@ -23,7 +24,7 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     chosen = choosing.choose(session, batch, options["estimate"])
     if chosen.why is not None:
         return empty(TITLE, chosen.why, x=X, y=Y)
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     members = group_members(session, batch, columns, options)
     values = choosing.per_rollout(session, batch, chosen, columns)
     if not np.isfinite(values[members]).any():

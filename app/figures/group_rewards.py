@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.figures.figure import GROUP, Figure, Option, Plot
+from app.figures.kept import columns_of
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty
 from app.figures.strips import FROM, GROUPS, Strip, dots, group_label, group_names, strip, strip_figure
@@ -30,11 +31,11 @@ SORTS = ("group", "std", "mean", "size")
 
 
 def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     members = group_members(session, batch, columns, options)
     if not np.isfinite(columns.reward[members]).any():
         return empty(TITLE, "no values recorded: reward.", x=X, y=Y)
-    view = read_view(session, batch.id, deep=False)
+    view = read_view(session, batch.id, deep=False, columns=columns)
     groups = group_statistics(view.reward, view.group, view.groups)
     numbers = np.unique(columns.group_no)
     chosen = np.unique(columns.group_no[members])

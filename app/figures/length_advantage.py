@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from app.figures import chosen as choosing
 from app.figures.extent import Extent, extent
 from app.figures.figure import ESTIMATE, GROUP, Figure, Option, Plot
+from app.figures.kept import columns_of
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, figure, outside, proportionate, rule, symmetric
 from app.figures.subject import group_members
@@ -27,7 +28,7 @@ Floats = NDArray[np.float64]
 
 def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     what = options["y"]
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     members = group_members(session, batch, columns, options)
     label, values = "reward", columns.reward
     if what == "advantage":

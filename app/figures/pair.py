@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from app.figures import chosen as choosing
 from app.figures.chosen import Chosen, Floats
 from app.figures.figure import Plot
+from app.figures.kept import columns_of
 from app.figures.length_advantage import spearman
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, escape, figure, outside, rule, symmetric
@@ -13,7 +14,6 @@ from app.figures.sampling import first_of
 from app.figures.scopes import signs
 from app.figures.wording import stated
 from app.formatting import integer, number, percent, plural
-from storage import rollouts
 from storage.database import ReadSession
 from storage.models import Batch
 from storage.rollouts import Columns
@@ -28,7 +28,7 @@ def draw_pair(session: ReadSession, batch: Batch, one: str | None, other: str | 
     why = first.why or second.why
     if why is not None:
         return empty(title, why, x=x, y=y)
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     values = [choosing.per_rollout(session, batch, each, columns) for each in (first, second)]
     both = np.isfinite(values[0]) & np.isfinite(values[1])
     if not both.any():

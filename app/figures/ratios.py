@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from app.figures import chosen as choosing
 from app.figures.chosen import Floats
 from app.figures.figure import Option, Plot
+from app.figures.kept import columns_of
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, figure
 from app.formatting import integer, number, percent
 from estimators.policy_ratio import HIGH, INSIDE, LOW, policy_ratio
-from storage import rollouts
 from storage.database import ReadSession
 from storage.models import Batch
 
@@ -91,7 +91,7 @@ def _advantages(
     read = None if chosen.field is None else choosing.tokens(session, batch, chosen.field)
     if read is not None and np.array_equal(read[1], lengths):
         return read[0].astype(np.float64)
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     return np.repeat(choosing.per_rollout(session, batch, chosen, columns), lengths)
 
 

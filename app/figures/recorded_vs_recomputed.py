@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from app.figures import chosen as choosing
 from app.figures.chosen import RECORDED, Chosen, Floats
 from app.figures.figure import ESTIMATE, GROUP, Figure, Plot
+from app.figures.kept import columns_of
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, escape, figure, outside, symmetric
 from app.figures.sampling import first_of
 from app.figures.subject import group_members
 from app.figures.wording import stated
 from app.formatting import integer, number, percent
-from storage import rollouts
 from storage.database import ReadSession
 from storage.models import Batch
 from storage.rollouts import Columns
@@ -65,7 +65,7 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     if chosen.estimate is None:
         why = "no estimate to hold the recorded advantages against; request one, or reconcile them."
         return empty(TITLE, why, x=X, y=Y)
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     members = group_members(session, batch, columns, options)
     pairs = read_pairs(session, batch, recorded, chosen, columns, members)
     if not pairs.recorded.size:

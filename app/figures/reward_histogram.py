@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.figures.figure import GROUP, Figure, Plot
+from app.figures.kept import columns_of
 from app.figures.palette import CATEGORIES, LIGHT
 from app.figures.plotly import array, axis, empty, escape, figure, shorten
 from app.figures.subject import group_members, source_codes
 from app.findings.statistics import describe, histogram
 from app.formatting import integer, number, plural
-from storage import rollouts
 from storage.database import ReadSession
 from storage.models import Batch
 
@@ -21,7 +21,7 @@ MOST_SOURCES = 7
 
 
 def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     members = group_members(session, batch, columns, options)
     reward = np.where(np.isfinite(columns.reward), columns.reward, np.nan)[members]
     if not np.isfinite(reward).any():

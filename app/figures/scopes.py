@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from app.figures import chosen as choosing
 from app.figures.chosen import Chosen, Floats
 from app.figures.figure import ESTIMATE, Option
+from app.figures.kept import columns_of
 from app.figures.subject import grouped, source_codes
 from app.figures.wording import setting as setting_words
 from app.figures.wording import stated
@@ -85,7 +86,7 @@ class Base:
 def read_base(session: ReadSession, batch: Batch, options: Mapping[str, Any]) -> Base:
     """What the options `estimate`, `source` and `unit` ask for. Raises as `chosen.choose`."""
     chosen = choosing.choose(session, batch, options["estimate"])
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     source = options["source"] or _natural(chosen, columns)
     whitening = chosen.request.get("whitening") or {}
     known = {name: whitening[name] for name in ("ddof", "eps", "eps_placement") if name in whitening}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from app.figures import chosen as choosing
 from app.figures.extent import Extent, extent
 from app.figures.figure import ESTIMATE, GROUP, Figure, Option, Plot
+from app.figures.kept import columns_of
 from app.figures.palette import DIVERGING, LIGHT
 from app.figures.plotly import array, axis, empty, figure, proportionate
 from app.figures.subject import group_members
@@ -32,7 +33,7 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     chosen = choosing.choose(session, batch, options["estimate"], per_token=True)
     if chosen.why is not None:
         return empty(TITLE, chosen.why, x=X.format("token"), y=Y)
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     members = group_members(session, batch, columns, options)
     size = extent(session, batch, columns)
     read = _values(session, batch, chosen, columns, size)

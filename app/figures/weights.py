@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from app.figures import chosen as choosing
 from app.figures.chosen import Chosen, Floats
 from app.figures.figure import ESTIMATE, Option
+from app.figures.kept import columns_of
 from estimators.loss_weights import LOSS_MODES, Counts, LossMode
-from storage import rollouts
 from storage.database import ReadSession
 from storage.models import Batch
 from storage.rollouts import Columns
@@ -62,7 +62,7 @@ class Loss:
 
 def read_loss(session: ReadSession, batch: Batch, options: Mapping[str, Any]) -> Loss:
     """Raises as `chosen.choose`."""
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     chosen = choosing.choose(session, batch, options["estimate"], per_token=True)
     tokens = np.maximum(np.where(columns.valid >= 0, columns.valid, columns.length), 0)
     direction = choosing.per_rollout(session, batch, chosen, columns)

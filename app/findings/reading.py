@@ -37,12 +37,14 @@ def read_view(
     header: dict[str, Any] | None = None,
     deep: bool = True,
     observers: Mapping[str, Observer] | None = None,
+    columns: rollouts.Columns | None = None,
 ) -> View:
     """The view of a batch in any state. `fields` and `header` replace the batch's own, which a batch that is
     being written does not have yet. Not `deep`: without what only texts and token arrays tell, and without
-    the `observers`, whose facts are in `view.facts` under their names. Raises Corrupt."""
+    the `observers`, whose facts are in `view.facts` under their names. `columns`: the batch's, where they are
+    read already. Raises Corrupt."""
     batch = batches.get_any(session, batch_id)
-    columns = rollouts.columns(session, batch_id)
+    columns = rollouts.columns(session, batch_id) if columns is None else columns
     known = {str(name): str(how) for name, how in (fields or (batch.fields if batch else {})).items()}
     group, group_ids = _groups(session, batch_id, columns.group_no)
     sources, source = _sources(columns.data_source)

@@ -12,9 +12,10 @@ from sqlalchemy import func, select
 from app.errors import NotFound
 from app.figures import chosen as choosing
 from app.figures.chosen import RECORDED, Chosen
+from app.figures.kept import columns_of
 from app.figures.token_heatmap import clip_of
 from app.formatting import number
-from storage import estimates, rollouts
+from storage import estimates
 from storage.database import ReadSession
 from storage.models import Batch, Estimate, EstimateRollout, Rollout
 
@@ -142,7 +143,7 @@ def per_rollout(session: ReadSession, batch: Batch, chosen: Chosen) -> dict[int,
             )
         )
         return {index: float(value) for index, value in rows if value is not None}
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     means = choosing.per_rollout(session, batch, chosen, columns)
     known = np.isfinite(means)
     return dict(zip(columns.index[known].tolist(), means[known].tolist(), strict=True))

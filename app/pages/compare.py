@@ -9,13 +9,13 @@ from app.deps import Reader
 from app.figures import FIGURES
 from app.figures import chosen as choosing
 from app.figures.chosen import Chosen
+from app.figures.kept import columns_of
 from app.figures.scopes import signs
 from app.pages.advantages import Offer, Picker, pick
 from app.pages.batch import find_batch, name_of, way_to
 from app.pages.page import Page
 from app.pages.run import ChartOf
 from app.templating import Crumb, with_query
-from storage import rollouts
 from storage.database import ReadSession
 from storage.models import Batch, Run
 
@@ -100,7 +100,7 @@ def pair_of(session: ReadSession, batch: Batch, one: Chosen, other: Chosen) -> P
     """None where either has nothing to say."""
     if one.why is not None or other.why is not None:
         return None
-    columns = rollouts.columns(session, batch.id)
+    columns = columns_of(session, batch)
     first, second = (choosing.per_rollout(session, batch, each, columns) for each in (one, other))
     both = np.flatnonzero(np.isfinite(first) & np.isfinite(second))
     if not both.size:
