@@ -19,6 +19,8 @@ QUOTE, BACKSLASH, COMMA, OPEN_LIST = b'"\\,['
 _STRUCTURE = re.compile(rb'["\\\[\]{},]')
 _KEY = re.compile(rb'\s*"((?:[^"\\]|\\.)*)"\s*:\s*', re.DOTALL)
 MEMO = "document_keys"
+#: Keys of documents whose lists are read element by element.
+STREAMED = (frozenset(("columns", "data")), frozenset(("eval", "samples")), frozenset(("eval", "plan")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from io import BufferedReader, BytesIO
 from typing import Any
 
 import simdjson
 
+from app.ingest import documents
 from app.ingest.json_rows import LISTS, NotJson, Row, TooDeep, parse
 from app.ingest.lines import BOM, Line, elements, lines
 from app.ingest.notes import Notes
-from app.ingest.record import Header, Item, Problem, Rollout, Source
+from app.ingest.record import HEAD, Header, Item, Problem, Rollout, Source
 from app.settings import Settings
 
 Fields = dict[str, Any]
@@ -28,9 +30,16 @@ MEMO = "first_row"
 
 def rows(source: Source, settings: Settings) -> Iterator[Line]:
     """The lines of the file, or the elements of its JSON array."""
-    with source.open() as stream:
+    with opened(source) as stream:
         split = elements if is_array(source.head) else lines
         yield from split(stream, settings.max_line_bytes)
+
+
+def opened(source: Source) -> BufferedReader:
+    """The file from its start; a small one is in memory already."""
+    if len(source.head) < HEAD:
+        return BufferedReader(BytesIO(source.head))
+    return source.open()
 
 
 def is_array(head: bytes) -> bool:
@@ -52,6 +61,8 @@ def first_row(source: Source, settings: Settings) -> dict[str, Any] | None:
 
 def _first_row(source: Source, settings: Settings) -> dict[str, Any] | None:
     first, seen = None, 0
+    if b"\n" not in source.head and any(marks <= set(documents.keys(source)) for marks in documents.STREAMED):
+        return None  # a long line is parsed whole; these are read element by element
     for fields in _objects(source, settings):
         if not ANSWERS.isdisjoint(fields):
             return fields

@@ -35,6 +35,8 @@ TOKEN_FIELDS = (
     "rollout_is_weights",
 )
 
+HEAD = 1 << 16  # bytes of a file that are looked at to recognise it
+
 #: Per-prompt token ids; stored once per group like the prompt's text.
 PROMPT_FIELD = "prompt_ids"
 

@@ -15,8 +15,8 @@ from app.ingest.refuse_text import explain_text
 from app.settings import Settings
 
 ACCEPTED = (
-    "Files that are read: canonical JSONL, Parquet, safetensors and npz, verl rollout dumps (JSONL), "
-    "TRL completions (Parquet); each also as gzip, zstd or in a zip."
+    "Files that are read: canonical JSONL, Parquet, safetensors and npz, and the dumps of the trainers that "
+    "docs/formats.md lists; each also as gzip, zstd, or in a zip or tar."
 )
 SAVE_TENSORS = "save a dict of tensors with safetensors.torch.save_file instead, or rows as JSONL"
 

@@ -66,7 +66,8 @@ def _document(source: Source) -> dict[str, Any] | None:
 def _rows(row: dict[str, Any]) -> tuple[str, str]:
     known = looks_like(row)
     if known is not None:
-        return "looks_like", f"this looks like {known}, which is not read yet. {READS}"
+        held = f"its fields are {names(row)}"
+        return "looks_like", f"this looks like {known}, but not like one that is read: {held}. {READS}"
     held = f"the rows have the fields {names(row)}"
     return "no_response", f"{held}, but no response or response_ids, so they are no rollouts. {READS}"
 
@@ -114,7 +115,10 @@ def _json_damaged(source: Source, settings: Settings, begin: bytes) -> tuple[str
 
 def _log(text: str) -> tuple[str, str] | None:
     if "[prompt] " in text and "[output] " in text and "[score] " in text:
-        return "looks_like", f"this looks like an EasyR1 generations.log, which is not read yet. {READS}"
+        message = (
+            "this looks like an EasyR1 generations.log whose beginning is missing: it begins with [prompt]."
+        )
+        return "looks_like", f"{message} {READS}"
     return None
 
 

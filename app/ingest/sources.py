@@ -14,13 +14,12 @@ from pathlib import Path
 from app.ingest import archives, tars
 from app.ingest.archives import Member, is_archive
 from app.ingest.expand import GZIP, ZSTD, Caps, DamagedStream, Expanding
-from app.ingest.record import File, Problem, Source
+from app.ingest.record import HEAD, File, Problem, Source
 from app.ingest.tars import is_tar
 from app.settings import Settings
 
 Members = Callable[[str, Path, Caps, Callable[[int], None]], Iterator[Member | Problem]]
 
-HEAD = 1 << 16
 BUFFER = 1 << 20
 #: Beginnings of files whose reader has to seek: they are expanded to a temporary file first.
 SEEKABLE = (b"PAR1", b"PK\x03\x04", b"ARROW1")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from app.ingest import canonical, jsonl, prompts, scalars
+from app.ingest import canonical, jsonl, names, prompts, scalars
 from app.ingest.json_rows import a_kind
 from app.ingest.notes import Notes
 from app.ingest.record import About, Format, Header, Item, Problem, Rollout, Source
@@ -32,7 +32,7 @@ def sniff(source: Source, settings: Settings) -> bool:
 
 def read(source: Source, settings: Settings) -> Iterator[Item]:
     step = _STEP.search(source.name)
-    validation = _VALIDATION.search(source.name.rpartition("/")[0]) is not None
+    validation = _VALIDATION.search(names.folder_of(source.trail)) is not None
 
     def convert(row: int, fields: dict[str, Any], header: dict[str, Any], notes: Notes) -> Rollout | Problem:
         item = _rollout(row, fields, notes)
