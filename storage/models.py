@@ -13,24 +13,35 @@ from sqlalchemy import ForeignKey, Index, LargeBinary, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from storage.base import Base, batch_key
-from storage.service_models import Dashboard, IdempotencyKey, Panel, Share, Worker
+from storage.service_models import (
+    ColumnMapping,
+    Dashboard,
+    IdempotencyKey,
+    Panel,
+    Share,
+    Tokenizer,
+    Worker,
+)
 from storage.types import Key, OwnJson, Verbatim
 
 __all__ = [
-    "STATES", "Analysis", "Base", "Batch", "Dashboard", "Estimate", "EstimateRollout", "IdempotencyKey",
-    "Job", "Panel", "Problem", "Prompt", "Rollout", "Run", "RunningMoments", "Share", "TokenArray", "Upload",
-    "Worker",
+    "STATES", "Analysis", "Base", "Batch", "ColumnMapping", "Dashboard", "Estimate", "EstimateRollout",
+    "IdempotencyKey", "Job", "Panel", "Problem", "Prompt", "Rollout", "Run", "RunningMoments", "Share",
+    "TokenArray", "Tokenizer", "Upload", "Worker",
 ]  # fmt: skip
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
 
 class Run(Base):
-    """One training run. `name` is unique: uploads that name the same run meet in it."""
+    """One training run. `name` is unique: uploads that name the same run meet in it. `tokenizer`: the name of
+    the one that last decoded its token ids.
+    """
 
     __tablename__ = "run"
     id: Mapped[str] = mapped_column(Key(32), primary_key=True)
     name: Mapped[str] = mapped_column(Key(255), unique=True)
     created: Mapped[float]
+    tokenizer: Mapped[str | None] = mapped_column(Key(64))
 
 
 class Job:

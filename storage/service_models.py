@@ -1,4 +1,6 @@
-"""The tables beside the data: dashboards and their links, workers, answers already given."""
+"""The tables beside the data: dashboards and their links, workers, answers already given, what helps to read
+files.
+"""
 
 from typing import Any
 
@@ -75,3 +77,33 @@ class IdempotencyKey(Base):
     headers: Mapped[dict[str, Any]]
     body: Mapped[bytes] = mapped_column(LargeBinary)
     created: Mapped[float] = mapped_column(index=True)
+
+
+class Tokenizer(Base):
+    """What decodes token ids. `sha256` and `bytes` are of the file as it was sent; `data` is what decoding
+    needs of it, zstd JSON. `vocabulary` and `special` count its entries and its special ones.
+    """
+
+    __tablename__ = "tokenizer"
+    name: Mapped[str] = mapped_column(Key(64), primary_key=True)
+    sha256: Mapped[str] = mapped_column(Key(64))
+    bytes: Mapped[int]
+    model: Mapped[str] = mapped_column(Key(32))
+    decoder: Mapped[str] = mapped_column(Key(64))
+    vocabulary: Mapped[int]
+    special: Mapped[int]
+    created: Mapped[float]
+    data: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class ColumnMapping(Base):
+    """Which column is what in tables with just these columns (`seen`); `shape` is their digest."""
+
+    __tablename__ = "column_mapping"
+    shape: Mapped[str] = mapped_column(Key(64), primary_key=True)
+    seen: Mapped[list[Any]]
+    mapping: Mapped[dict[str, Any]]  # field -> column; "" for a field that no column is
+    decimal: Mapped[str | None] = mapped_column(Key(8))
+    group_by: Mapped[str | None] = mapped_column(Verbatim)
+    created: Mapped[float]
+    updated: Mapped[float]

@@ -120,10 +120,10 @@ def test_rebuilding_a_table_on_sqlite_deletes_nothing_that_refers_to_it(
     batch = make_batch(sqlite_engine, [[1, 0]], arrays={"values": [[1.0], [2.0]]})
     folder = tmp_path / "versions"
     folder.mkdir()
-    (folder / "0002_wider.py").write_text(
+    (folder / "0004_wider.py").write_text(
         "import sqlalchemy as sa\n"
         "from alembic import op\n"
-        "revision, down_revision = 'test', '0002'\n"
+        "revision, down_revision = 'test', '0003'\n"
         "def upgrade():\n"
         "    with op.batch_alter_table('batch', recreate='always') as table:\n"
         "        table.add_column(sa.Column('more', sa.Text()))\n"
