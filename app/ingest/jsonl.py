@@ -23,7 +23,10 @@ ConvertMany = Callable[[int, dict[str, Any], dict[str, Any], Notes], Iterator[Ro
 PEEK_LINES = 1000  # lines of a log
 PEEK_ROWS = 50  # objects that are no rollouts
 #: Keys of a row by which a format can be told.
-ANSWERS = frozenset(("_header", "response", "response_ids", "response_tokens", "output"))
+ANSWERS = frozenset((
+    "_header", "response", "response_ids", "response_tokens", "output", "completion", "token_ids", "tokens",
+    "traces", "responses", "output_response", "trajectory_data", "total_reward", "trackio",
+))  # fmt: skip
 SHOWN = 60
 MEMO = "first_row"
 
