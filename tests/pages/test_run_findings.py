@@ -12,7 +12,7 @@ STEPS, AT = 10, 6
 
 
 @pytest.fixture
-def collapsed(site: Site) -> str:
+def collapsed(fresh: Site) -> str:
     """The id of the batch where the run named "collapsed" turns."""
     random = np.random.default_rng(0)
     batches = []
@@ -29,19 +29,19 @@ def collapsed(site: Site) -> str:
             for i in range(64)
         ]
         content = "".join(json.dumps(each) + "\n" for each in rows).encode()
-        batches += site.place.ingest(content, filename=f"step-{step}.jsonl", run="collapsed")["batches"]
+        batches += fresh.place.ingest(content, filename=f"step-{step}.jsonl", run="collapsed")["batches"]
     return str(batches[AT]["id"])
 
 
-def test_the_page_and_the_api_say_where_it_turned(site: Site, collapsed: str) -> None:
+def test_the_page_and_the_api_say_where_it_turned(fresh: Site, collapsed: str) -> None:
     (said,) = [
-        each for each in site.data("/api/v1/runs/collapsed")["findings"] if each["code"] == "reward_collapse"
+        each for each in fresh.data("/api/v1/runs/collapsed")["findings"] if each["code"] == "reward_collapse"
     ]
     assert (said["step"], said["batch"], said["severity"]) == (AT, collapsed, "critical")
-    page = site.page("/runs/collapsed")
+    page = fresh.page("/runs/collapsed")
     assert "What changed" in page and said["title"] in re.sub("<[^>]+>", "", page)
     assert f'<a href="/batches/{collapsed}">step {AT}</a>' in page
-    shown = site.data("/runs/collapsed.json")["findings"]
+    shown = fresh.data("/runs/collapsed.json")["findings"]
     assert said["title"] in {each["title"] for each in shown}
 
 
