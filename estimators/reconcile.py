@@ -26,6 +26,7 @@ __all__ = ["Candidate", "Hints", "Reconciliation", "Recorded", "Verdict", "recon
 NO_HINTS = Hints()
 _KINDS = {"own": 0, "none": 1, "other": 2}
 _NEAREST, _MOST = 5, 40
+_FITTED = ("scaled", "offset", "sign_flipped:")
 
 
 def reconcile(batch: Batch, recorded: Recorded, hints: Hints = NO_HINTS) -> Reconciliation:
@@ -50,17 +51,12 @@ def _searched(batch: Batch, view: View, hints: Hints) -> Search:
     if not right(search, known) and not right(search, known, others=True):
         right(search, known, grid=True)
     matched = _matched(search)
-    if _exact(search, matched):
+    if search.exact():
         agreeing = {each.convention.estimator for each in matched}
         wrong(search, [formula for formula in known if formula.estimator in agreeing], beside=True)
     else:
         wrong(search, known)
     return search
-
-
-def _exact(search: Search, matched: Sequence[Found]) -> bool:
-    """Whether one comes as near as the recorded numbers can say."""
-    return bool(matched) and min(each.fit.rms for each in matched) <= 3 * search.view.fine
 
 
 def _matched(search: Search, wrong: bool = False) -> list[Found]:
@@ -71,6 +67,9 @@ def _answer(search: Search) -> Reconciliation:
     rights, every = _matched(search), _matched(search, wrong=True)
     if rights and _beaten(search, rights, every):
         rights = []
+    # A constant that was fitted explains less than a mistake that fits without one.
+    plain = [each for each in every if not (each.label or "").startswith(_FITTED)]
+    every = plain if any(each.label for each in plain) or rights else every
     best = _apart(search, rights or every)
     top = _tier(best, search.hints)
     rest = [each for each in _distinct(best, search.hints) if each not in top]

@@ -53,7 +53,7 @@ def _batch(scores: Sequence[Sequence[float]], like: Batch) -> Batch:
     )
 
 
-_PLAIN = ((1.0, 0.0, 0.5, 0.25), (2.0, 0.5, 0.0, 0.75))
+_PLAIN = ((1.0, 0.1, 0.5, 0.25), (2.0, 0.5, 0.2, 0.75))
 
 
 def _masked(batch: Batch, places: Sequence[int]) -> Batch:
@@ -79,14 +79,11 @@ def _truncated(batch: Batch) -> Batch:
     return replace(batch, truncated=cut, terminated=~cut)
 
 
-def _single(batch: Batch) -> Batch:
-    return batch
-
-
 _Probe = tuple[str, Callable[[Batch], Batch]]
 PROBES: tuple[_Probe, ...] = (
     ("two groups of different spread", lambda like: _batch(_PLAIN, like)),
     ("a group of one rollout", lambda like: _batch((*_PLAIN, (0.7,)), like)),
+    ("a reward of exactly 0", lambda like: _batch((*_PLAIN, (0.0, 0.4, 0.6, 0.9)), like)),
     ("groups of different sizes", lambda like: _batch((*_PLAIN, (0.7, 0.1), (0.3, 0.2, 0.9)), like)),
     ("a group whose rewards hardly differ", lambda like: _batch((*_PLAIN, (0.3, 0.30001, 0.3, 0.3)), like)),
     ("a group whose rewards are all equal", lambda like: _batch((*_PLAIN, (0.3,) * 4), like)),

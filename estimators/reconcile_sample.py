@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from estimators.batch import TOKEN_FIELDS, Batch
-from estimators.masked import last_index, repeated, segment_sums
+from estimators.masked import last_index, repeated, segment_least, segment_sums
 from estimators.reconcile_recorded import View
 from estimators.reconciliation import Recorded
 
@@ -80,7 +80,9 @@ def lines(raw: Tensor, view: View) -> Tensor:
     xx, xy = segment_sums(dx * dx, offsets), segment_sums(dx * dy, offsets)
     slope = torch.where(xx > 0, xy / xx.clamp(min=1e-300), 0.0)
     error = (dy - spread(slope) * dx).abs()
-    allowed = view.precision.rtol * y.abs() + 2 * spread(view.slack)
+    # Rounding of the largest numbers moves the line everywhere.
+    size = -segment_least(-y.abs(), offsets) if y.numel() else count
+    allowed = view.precision.rtol * y.abs() + spread(2 * view.slack + view.precision.floor * size)
     wrong = segment_sums((error > allowed).double(), offsets) > 0
     # A line that is level where the raw numbers differ says nothing of them.
     level = segment_sums((dy.abs() > allowed).double(), offsets) == 0
@@ -109,7 +111,8 @@ def on_lines(means: Tensor, view: View, ids: Tensor | None) -> bool:
     xx, xy = none.index_add(0, scope, dx * dx), none.index_add(0, scope, dx * dy)
     slope = torch.where(xx > 0, xy / xx.clamp(min=1e-300), 0.0)
     error = (dy - slope[scope] * dx).abs()
-    near = error <= 2 * (view.precision.rtol * y.abs() + 2 * view.slack[kept])
+    largest = view.precision.floor * y.abs().max()
+    near = error <= 2 * (view.precision.rtol * y.abs() + 2 * view.slack[kept] + largest)
     return float(near.double().mean()) >= 0.9
 
 

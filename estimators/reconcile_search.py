@@ -93,6 +93,10 @@ class Search:
             self.kept[key] = found
         return found
 
+    def exact(self, since: int = 0) -> bool:
+        """Whether one found from place `since` on comes as near as the recorded numbers can say."""
+        return any(each.fit.matched and each.fit.rms <= 3 * self.view.fine for each in self.found[since:])
+
     def sees(self, formula: Formula, variant: Input | Whiten | Rescale) -> bool:
         """Whether the mistake can make the formula give what is recorded: it looks at what is changed, and
         varies inside rollouts as the recorded numbers do or do not."""

@@ -67,7 +67,7 @@ def _columns(setup: Setup, view: View) -> tuple[Tensor, Tensor, Tensor, Tensor, 
     """(r_t − V_t, rec_t, rec_{t+1}, V_{t+1}, kl_t) of neighbouring tokens that both are compared."""
     batch, params = setup.batch, setup.params
     mode = getattr(params, "masked_tokens", "skip" if setup.run is None else "plain")
-    at = set_positions(view.taken) if mode == "skip" else torch.arange(batch.tokens)
+    at = set_positions(batch.response_mask) if mode == "skip" else torch.arange(batch.tokens)
     owner = repeated(torch.arange(batch.rollouts), batch.lengths)
     here, there = at[:-1], at[1:]
     kept = (owner[here] == owner[there]) & view.taken[here] & view.taken[there]
@@ -79,6 +79,9 @@ def _columns(setup: Setup, view: View) -> tuple[Tensor, Tensor, Tensor, Tensor, 
         here, there = here[::step], there[::step]
     rewards = token_rewards(batch, params, torch.float64).double()
     values = batch.values.double() if batch.values is not None and hasattr(params, "masked_tokens") else None
+    if mode == "zero":
+        rewards = torch.where(batch.response_mask, rewards, 0.0)
+        values = None if values is None else torch.where(batch.response_mask, values, 0.0)
     after = torch.zeros_like(rewards[there]) if values is None else values[there]
     now = rewards[here] - (0.0 if values is None else values[here])
     kl = _kl(setup)

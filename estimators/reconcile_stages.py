@@ -55,7 +55,8 @@ def whiten_all(
 
 
 def wrong(search: Search, formulas: list[Formula], beside: bool = False) -> None:
-    """Every formula with one mistake; if `beside`, only with those worth naming beside a match."""
+    """Every formula with one mistake, until one agrees as nearly as can be; if `beside`, with those worth
+    naming beside a match."""
     found = list(search.found)
     for mistake in MISTAKES.values():
         if beside and not mistake.beside_match:
@@ -66,6 +67,8 @@ def wrong(search: Search, formulas: list[Formula], beside: bool = False) -> None
             for formula in formulas:
                 if search.sees(formula, variant):
                     _one(search, formula, variant)
+        if not beside and search.exact(len(found)):
+            return
 
 
 def _telling(variant: Input | Whiten | Rescale, name: str, found: list[Found]) -> bool:

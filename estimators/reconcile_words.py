@@ -69,6 +69,14 @@ def _settings(found: Found, search: Search) -> str:
         value = getattr(found.params, each.name)
         if value == getattr(own, each.name, value) and each.name not in ("gamma", "lam"):
             continue
+        if found.label is not None and each.name in (
+            "epsilon",
+            "ddof",
+            "group_size",
+            "incomplete",
+            "segments",
+        ):
+            continue  # The mistake says it.
         said = hints.get(each.name)
         shown = f"{_SYMBOLS.get(each.name, each.name)} {_number(value)}"
         if isinstance(said, float | int) and isinstance(value, float | int) and said != value:
@@ -92,7 +100,7 @@ def _kernel(setting: Whitening) -> str:
 
 def summary(verdict: str, candidates: Sequence[Candidate], tied: int) -> str:
     if not candidates:
-        return "No convention can be computed on this batch."
+        return "Nothing in the catalogue gives these numbers, nor anything like them."
     first = candidates[0]
     if verdict == "match":
         return first.explanation

@@ -34,7 +34,7 @@ def _both(computed: Tensor, recorded: Tensor) -> tuple[str, str, float, float] |
         return None
     factor = float(((computed - centre) * recorded).sum() / spread)
     offset = float(recorded.mean() - factor * centre)
-    if factor == 0:
+    if factor == 0 or abs(factor - 1) < 1e-6:
         return None
     label = f"scaled:{shown(factor)},offset:{shown(offset)}"
     return label, f"all were multiplied by {shown(factor)}, then {shown(offset)} was added", factor, offset

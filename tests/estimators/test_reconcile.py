@@ -1,0 +1,275 @@
+"""Recorded advantages are traced back to the convention, or the mistake, that made them."""
+
+import json
+import math
+import pkgutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from estimators import CONVENTIONS, Batch, Refused, Request, estimate, factorize, mistakes
+from estimators.estimate import missing
+from estimators.mistakes import MISTAKES
+from estimators.mistakes.shifting import shifted
+from estimators.reconcile import Candidate, Hints, Reconciliation, Recorded, reconcile
+from tests.estimators.build import batch_of
+from tests.estimators.reconcile_batches import generated, one_turn
+
+CASES = Path(__file__).parents[1] / "data" / "diagnosis"
+
+
+def made_by(name: str, batch: Batch, **params: Any) -> Tensor:
+    """Advantages per token as the convention computes them."""
+    given = {"convention": name, "params": params}
+    result = estimate(batch, Request.from_dict(given))
+    if result.per_token:
+        return result.advantages
+    return result.advantages.repeat_interleave(batch.lengths)
+
+
+def traced(batch: Batch, advantages: Tensor, hints: Hints | None = None) -> Reconciliation:
+    return reconcile(batch, Recorded(advantages, True), hints or Hints())
+
+
+def agreeing(found: Reconciliation) -> list[tuple[str, str | None]]:
+    return [(each.convention, each.mistake) for each in found.candidates if each.matched]
+
+
+def best(found: Reconciliation) -> Candidate:
+    return found.candidates[0]
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_a_convention_is_named(name: str) -> None:
+    batch, convention = generated(), CONVENTIONS[name]
+    request = Request(convention.estimator, convention.params, convention.whitening)
+    if missing(batch, request):
+        pytest.skip("the batch lacks a field of this convention")
+    try:
+        advantages = made_by(name, batch)
+    except Refused:
+        pytest.skip("the convention refuses the batch")
+    if not bool(torch.isfinite(advantages).any()):
+        pytest.skip("the convention says nothing of the batch")
+    found = traced(batch, advantages.float())
+    assert (name, None) in agreeing(found)
+    assert best(found).mistake is None
+    assert found.verdict == (
+        "match" if best(found).convention == name and not found.deciding else "ambiguous"
+    )
+
+
+def test_gamma_and_lambda_are_read_off_the_numbers() -> None:
+    batch = generated()
+    found = traced(batch, made_by("gae/openrlhf", batch, gamma=0.987, lam=0.93))
+    assert (found.verdict, best(found).convention) == ("match", "gae/openrlhf")
+    assert best(found).request["params"]["gamma"] == pytest.approx(0.987)
+    assert best(found).request["params"]["lam"] == pytest.approx(0.93)
+
+
+def test_a_configuration_that_the_numbers_contradict_is_said() -> None:
+    batch = generated()
+    found = traced(batch, made_by("gae/openrlhf", batch, gamma=1.0, lam=0.9), Hints(params={"lam": 0.95}))
+    assert "λ 0.9 (the file says 0.95)" in best(found).explanation
+
+
+def test_ambiguity_says_what_would_decide() -> None:
+    batch = one_turn()
+    found = traced(batch, made_by("dr_grpo/verl", batch))
+    names = {name for name, _ in agreeing(found)}
+    assert found.verdict == "ambiguous" and {"dr_grpo/verl", "dr_grpo/trl"} <= names
+    assert found.deciding is not None and found.deciding.startswith("A group of one rollout would decide")
+
+
+def test_bfloat16_numbers_match_within_their_precision() -> None:
+    batch = generated()
+    found = traced(batch, made_by("gae/openrlhf", batch).bfloat16().float())
+    assert found.precision == "bfloat16" and ("gae/openrlhf", None) in agreeing(found)
+
+
+def test_one_number_per_rollout_is_enough() -> None:
+    batch = generated()
+    result = estimate(batch, Request.from_dict({"convention": "grpo/trl-group"}))
+    found = reconcile(batch, Recorded(result.advantages, False))
+    assert found.recorded == "rollout" and best(found).convention == "grpo/trl-group"
+
+
+def test_nothing_recorded_and_nothing_that_fits() -> None:
+    batch = generated()
+    assert traced(batch, torch.full((batch.tokens,), math.nan)).verdict == "nothing_recorded"
+    noise = torch.randn(batch.rollouts, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = traced(batch, noise.repeat_interleave(batch.lengths))
+    assert found.verdict == "no_match" and not agreeing(found)
+    assert best(found).failing and "Nearest comes" in found.explanation
+
+
+def test_few_rollouts_that_disagree_are_named() -> None:
+    batch = generated()
+    advantages = made_by("grpo/verl", batch)
+    advantages[batch.offsets[5] : batch.offsets[6]] += 0.5
+    found = traced(batch, advantages)
+    assert found.verdict == "no_match" and best(found).failing == (5,)
+
+
+def _regrouped(batch: Batch, group: Tensor) -> Tensor:
+    return made_by("grpo/verl", replace(batch, group=group))
+
+
+def _whitened(values: Tensor, weight: Tensor, ddof: int = 1) -> Tensor:
+    count = weight.sum()
+    mean = (values * weight).sum() / count
+    variance = ((values - mean).square() * weight).sum() / (count - ddof)
+    return (values - mean) / (variance + 1e-8).sqrt()
+
+
+def _per_rank(batch: Batch) -> Tensor:
+    raw = made_by("rloo/verl", batch)
+    assert batch.rank is not None
+    rank, out = batch.rank.repeat_interleave(batch.lengths), torch.zeros_like(raw)
+    for number in (0, 1, 2):
+        inside = (rank == number) & batch.response_mask
+        out[rank == number] = _whitened(raw, inside.double())[rank == number]
+    return out
+
+
+def _padded(batch: Batch) -> Tensor:
+    raw, width = made_by("rloo/verl", batch) * batch.response_mask, int(batch.lengths.max())
+    padding = torch.zeros(batch.rollouts * width - batch.tokens, dtype=torch.float64)
+    cells = torch.cat([raw, padding])
+    return _whitened(cells, torch.ones_like(cells))[: batch.tokens]
+
+
+def _moved(batch: Batch, name: str, steps: int) -> Batch:
+    changes: dict[str, Any] = {name: shifted(getattr(batch, name), batch, steps)}
+    return replace(batch, **changes)
+
+
+def _gae(batch: Batch) -> Tensor:
+    return made_by("gae/openrlhf", batch, gamma=0.99, lam=0.9)
+
+
+def _with_kl(batch: Batch, times: float) -> Batch:
+    scores = batch.token_level_rewards
+    assert scores is not None and batch.old_log_probs is not None and batch.ref_log_probs is not None
+    kl = (batch.old_log_probs - batch.ref_log_probs) * batch.response_mask
+    return replace(batch, token_level_scores=scores, token_level_rewards=scores - times * 0.05 * kl)
+
+
+def _made_wrong(name: str) -> tuple[Batch, Tensor]:
+    """A batch, and advantages that were made on it with the mistake."""
+    batch = generated()
+    place = torch.arange(batch.rollouts)
+    kl, rank = _with_kl(batch, 1), batch.rank
+    assert rank is not None
+    made = {
+        "group_split": lambda: (batch, _regrouped(batch, batch.group * 3 + rank)),
+        "stride_grouping:4": lambda: (batch, _regrouped(batch, place // 4)),
+        "batch_grouping": lambda: (batch, made_by("rloo/verl", replace(batch, group=place * 0))),
+        "rank_whitening": lambda: (batch, _per_rank(batch)),
+        "padding_counted": lambda: (batch, _padded(batch)),
+        "values_shifted:1": lambda: (batch, _gae(_moved(batch, "values", 1))),
+        "values_shifted:-1": lambda: (batch, _gae(_moved(batch, "values", -1))),
+        "mask_shifted:1": lambda: (batch, _gae(_moved(batch, "response_mask", 1))),
+        "reward_past_end": lambda: (batch, _gae(_moved(batch, "token_level_rewards", 1))),
+        "kl_left_out": lambda: (kl, _gae(batch)),
+        "kl_counted_twice": lambda: (kl, _gae(_with_kl(batch, 2))),
+        "sign_flipped": lambda: (batch, -made_by("grpo/trl-group", batch)),
+        "scaled:2.5": lambda: (batch, 2.5 * made_by("rloo/verl", batch)),
+        "offset:0.125": lambda: (batch, 0.125 + made_by("grpo/trl-group", batch)),
+        "wrong_eps:0.001": lambda: (batch, made_by("grpo/verl", batch, epsilon=1e-3)),
+    }
+    return made[name]()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "group_split",
+        "stride_grouping:4",
+        "batch_grouping",
+        "rank_whitening",
+        "padding_counted",
+        "values_shifted:1",
+        "values_shifted:-1",
+        "mask_shifted:1",
+        "reward_past_end",
+        "kl_left_out",
+        "kl_counted_twice",
+        "sign_flipped",
+        "scaled:2.5",
+        "offset:0.125",
+        "wrong_eps:0.001",
+    ],
+)
+def test_a_mistake_is_named(name: str) -> None:
+    batch, advantages = _made_wrong(name)
+    found = traced(batch, advantages)
+    assert best(found).matched and best(found).mistake == name
+
+
+def test_grouping_by_prompt_text_is_named() -> None:
+    batch = generated()
+    prompt = batch.group // 2
+    found = traced(batch, _regrouped(batch, prompt), Hints(prompt=prompt))
+    assert best(found).mistake == "prompt_grouping"
+
+
+#: What each case with recorded advantages has to be called: convention and mistake of an agreeing candidate.
+EXPECTED: dict[str, tuple[str, str | None]] = {
+    "01": ("gae/verl-0.4", None),
+    "02": ("gae/verl-0.4", None),
+    "03": ("gae/verl-0.4", None),
+    "05": ("gae/verl", None),
+    "06": ("reinforce_plus_plus/verl-0.8", None),
+    "08": ("grpo/verl", None),
+    "10": ("grpo/verl", None),
+    "12": ("grpo/verl", None),
+    "13": ("grpo/verl", "stride_grouping:4"),
+    "15": ("grpo/verl", "stride_grouping:4"),
+    "17": ("grpo/verl", "group_split"),
+    "18": ("grpo/nemo", "prompt_grouping"),
+    "21": ("grpo/rllm", None),
+    "23": ("grpo/verl", None),
+    "24": ("grpo/verl", "bf16_rewards"),
+    "27": ("grpo/verl", None),
+    "31": ("grpo/verl", None),
+    "33": ("grpo/verl", None),
+}
+
+
+def _case(number: str) -> tuple[Batch, Tensor, Hints]:
+    path = next(CASES.glob(f"{number}-*.json"))
+    rows = json.loads(path.read_text())["input"]["rows"]
+    columns: dict[str, Any] = {
+        ours: [row[theirs] for row in rows]
+        for ours, theirs in (("token_level_rewards", "token_rewards"), ("values", "values"))
+        if theirs in rows[0]
+    }
+    batch = batch_of(
+        [row["response_mask"] for row in rows],
+        [row["group"] for row in rows],
+        [row["reward"] for row in rows],
+        **columns,
+    )
+    if "rank" in rows[0]:
+        batch = replace(batch, rank=torch.tensor([row["rank"] for row in rows]))
+    recorded = [row["advantages"] * (1 if len(row["advantages"]) > 1 else len(row["tokens"])) for row in rows]
+    flat = torch.tensor([float(x) for row in recorded for x in row], dtype=torch.float64)
+    return batch, flat, Hints(prompt=factorize(row["prompt"] for row in rows)[0])
+
+
+@pytest.mark.parametrize("number", EXPECTED)
+def test_a_diagnosis_case_is_named(number: str) -> None:
+    found = traced(*_case(number))
+    assert EXPECTED[number] in agreeing(found)
+    assert best(found).mistake == EXPECTED[number][1]
+
+
+def test_every_mistake_of_the_folder_is_registered() -> None:
+    helpers = {"mistake", "shifting", "rescaling"}
+    files = {module.name for module in pkgutil.iter_modules(mistakes.__path__)} - helpers
+    assert files == set(MISTAKES)
