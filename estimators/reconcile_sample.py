@@ -86,7 +86,8 @@ def lines(raw: Tensor, view: View) -> Tensor:
     wrong = segment_sums((error > allowed).double(), offsets) > 0
     # A line that is level where the raw numbers differ says nothing of them.
     level = segment_sums((dy.abs() > allowed).double(), offsets) == 0
-    wrong |= level & (xx > 1e-10 * segment_sums(x * x, offsets))
+    usual = (x * x).sum() / weight.sum().clamp(min=1)
+    wrong |= level & (xx > 1e-10 * (segment_sums(x * x, offsets) + count * usual))
     fits = torch.where(wrong | ~torch.isfinite(segment_sums(x, offsets)), 0.0, 1.0)
     says = view.counts > 2
     return torch.where(says, fits, torch.nan)
