@@ -39,6 +39,7 @@ a `nonfinite` map beside them. Lists are pages: pass `next` as `cursor`. Whateve
 
 TAGS = [
     {"name": "uploads", "description": "Hand over files, follow how they are read."},
+    {"name": "tokenizers", "description": "What decodes the token ids of uploads."},
     {"name": "runs", "description": "Training runs and their steps."},
     {"name": "batches", "description": "The rollouts of one run, step and split."},
     {"name": "estimates", "description": "Recomputed advantages."},

@@ -39,6 +39,7 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(
         default=1 << 20, description="Largest body of a request that is not an upload, in bytes."
     )
+    max_tokenizer_bytes: int = Field(default=64 << 20, description="Largest tokenizer.json, in bytes.")
     max_expanded_bytes: int = Field(
         default=32 << 30, description="Largest upload after decompression, in bytes."
     )

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from app import findings, reconciling
+from app import findings, reconciling, remembered
 from app.analysis import expect
+from app.decoding import Decoder
 from app.defaults import default_requests
 from app.errors import AppError
 from app.estimation import ask, forget_step, parse
@@ -49,9 +50,11 @@ def run_ingest(task: Task, upload_id: str) -> None:
         if plan["duplicate_of"] is not None:
             return
         intake = Intake(upload.id, upload.request, Plan(plan["buffer_bytes"], plan["chunk_bytes"]))
+        decoder = remembered.decoder_of(task, plan["tokenizer"])
+        whole = chain(first, items) if decoder is None else decoder.over(chain(first, items))
         scale = upload.bytes / with_position.total if with_position.total else 1.0
         last = Chunk()
-        for chunk in ticking(task, intake, chain(first, items)):
+        for chunk in ticking(task, intake, whole):
             store_chunk(task, upload.id, chunk, int(with_position.position * scale))
             last = chunk
     finally:
@@ -59,7 +62,7 @@ def run_ingest(task: Task, upload_id: str) -> None:
     if not intake.shelves:
         raise Unreadable(nothing_read(last.problems))
     task.stage("summing up")
-    publish(task, upload, intake)
+    publish(task, upload, intake, decoder)
     checkpoint(task.engine)
 
 
@@ -90,18 +93,22 @@ def begin(session: WriteSession, task: Task, upload: Upload, first: list[Item]) 
         "buffer_bytes": task.settings.buffer_bytes,
         "chunk_bytes": task.settings.chunk_bytes,
         "duplicate_of": None,
+        "tokenizer": None,
     }
     header = next((item for item in first if isinstance(item, Header)), None)
     if header is None or not first or not isinstance(first[-1], Rollout):
         return plan
     run = Intake(upload.id, upload.request, Plan(1, 1)).run_of(header)
-    return plan | {"duplicate_of": adopt(session, upload, run)}
+    chosen = remembered.tokenizer(session, upload.request, run)
+    return plan | {"duplicate_of": adopt(session, upload, run), "tokenizer": chosen}
 
 
 def adopt(session: WriteSession, upload: Upload, run: str) -> str | None:
     """Where the same bytes are in the same run already: end as a duplicate of that upload; its id."""
     same = uploads.duplicate(session, upload.sha256, run)
-    if same is None or reading_options(same.request) != reading_options(upload.request):
+    if same is None or not uploads.same_request(
+        reading_options(same.request), reading_options(upload.request)
+    ):
         return None
     uploads.revise(
         session, upload.id, duplicate_of=same.id, format=same.format, rows=same.rows, accepted=same.accepted,
@@ -189,7 +196,7 @@ def nothing_read(problems: list[dict[str, Any]]) -> str:
     return str(told[0]["message"]) if told else "The upload has no row: it is empty."
 
 
-def publish(task: Task, upload: Upload, intake: Intake) -> None:
+def publish(task: Task, upload: Upload, intake: Intake, decoder: Decoder | None) -> None:
     """Make every batch of the upload visible in one step, with its statistics and first estimates."""
     shelves = list(intake.shelves.values())
     summed: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
@@ -208,6 +215,7 @@ def publish(task: Task, upload: Upload, intake: Intake) -> None:
             batches.finish(session, shelf.id, fields=shelf.provenance(), **summary)
         for shelf, (_, reconciliation) in zip(shelves, summed, strict=True):
             announce(session, task, shelf, reconciliation)
+        remembered.keep(session, upload.request, shelves, decoder)
         job_rows.finish(session, Upload, upload.id, "succeeded", done=upload.bytes)
 
     task.commit(end)

@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
+#: How tokenizers write tokens that are no text; recorded responses often come without them.
+_CONTROL = re.compile(r"<[^<>\s]{1,80}>|\[/?[A-Z_]{2,12}\]")
 BROKEN = "\ufffd"
+#: A character has four bytes at most, and so many tokens at most end inside it.
+_MOST_INSIDE = 3
 #: More undecoded bytes than any character has: the texts are not what they were taken for.
 _MOST_PENDING = 64
 
@@ -42,9 +46,9 @@ def join(texts: Sequence[str], response: str | None, first: bool = False) -> Joi
     """Clusters of the tokens. `response` is the whole text where it was recorded; `first`: the texts are only
     its first tokens."""
     joined = "".join(texts)
-    if response is None or _same(joined, response, first):
+    if response is None or _same(joined, response, first) or _same_but_controls(texts, response, first):
         return _as_recorded(texts, joined, response)
-    for to_bytes in (_escaped_bytes, _byte_level, _sentencepiece):
+    for to_bytes in (_escaped_bytes, byte_level, _sentencepiece):
         found = _by_bytes(texts, to_bytes)
         if found is not None and _same("".join(found.texts), response, first):
             return found
@@ -59,7 +63,7 @@ def _as_recorded(texts: Sequence[str], joined: str, response: str | None) -> Joi
         if found is not None:
             return found
     if response is None and ("Ġ" in joined or "Ċ" in joined):
-        found = _by_bytes(texts, _byte_level)
+        found = _by_bytes(texts, byte_level)
         if found is not None:
             found.note = "Token texts were recorded in vocabulary form and are shown decoded."
             return found
@@ -67,7 +71,33 @@ def _as_recorded(texts: Sequence[str], joined: str, response: str | None) -> Joi
 
 
 def _single(texts: Sequence[str], note: str | None = None) -> Joined:
-    return Joined(list(texts), [1] * len(texts), {}, note)
+    """Every token by itself; tokens without text that stand before a character are one with the token that
+    ends it."""
+    if "" not in texts:
+        return Joined(list(texts), [1] * len(texts), {}, note)
+    found, before = Joined(note=note), 0
+    for text in texts:
+        if not text and before < _MOST_INSIDE:
+            before += 1
+            continue
+        inside = before if text[:1] > "\x7f" else 0
+        for _ in range(before - inside):
+            found.add("", 1)
+        found.add(text, inside + 1)
+        before = 0
+    for _ in range(before):
+        found.add("", 1)
+    return found
+
+
+def _same_but_controls(texts: Sequence[str], response: str, first: bool) -> bool:
+    """Whether the texts join to the response once control tokens that it does not have are left out."""
+    controls = {text for text in set(texts) if _CONTROL.fullmatch(text.strip())}
+    left_out = {text for text in controls if text.strip() not in response}
+    if not left_out:
+        return False
+    joined = "".join(text for text in texts if text not in left_out)
+    return _same(joined, response, first) or (not first and joined.strip() == response.strip())
 
 
 def _same(decoded: str, response: str, first: bool) -> bool:
@@ -108,7 +138,7 @@ def _escaped_bytes(text: str) -> bytes | None:
         return None
 
 
-def _byte_level(text: str) -> bytes | None:
+def byte_level(text: str) -> bytes | None:
     """Bytes of a token in byte-level vocabulary form."""
     try:
         return bytes(_BYTES[character] for character in text)

@@ -16,12 +16,12 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 
-from app.errors import BadRequest, Busy, NotFound, TooLarge
+from app.errors import BadRequest, Busy, NotFound, TooLarge, Unprocessable
 from app.ingest.options import Options
 from app.jobs import FINAL, Jobs, progress
 from app.lifecycle import request_cancel
 from app.settings import Settings
-from storage import uploads
+from storage import tokenizers, uploads
 from storage.database import AnySession, hold, read, write
 from storage.ids import new_id
 from storage.models import Batch, Run, Upload
@@ -141,6 +141,7 @@ def accept(
     digest = joint_digest(files)
     with write(engine) as session:
         hold(session, f"upload {digest}")
+        request |= tokenizer_of(session, options)
         same = uploads.find_same(session, digest, request)
         if same is None:
             upload = uploads.create(
@@ -158,6 +159,19 @@ def accept(
     if not created:
         discard(files, settings)
     return id, created
+
+
+def tokenizer_of(session: AnySession, options: Options) -> dict[str, Any]:
+    """Which content the tokenizer has that was asked for. Raises Unprocessable where there is none."""
+    if options.tokenizer in (None, "none"):
+        return {}
+    found = tokenizers.get(session, str(options.tokenizer))
+    if found is None:
+        raise Unprocessable(
+            f"There is no tokenizer {options.tokenizer!r}. PUT /api/v1/tokenizers/NAME uploads a "
+            "tokenizer.json, GET /api/v1/tokenizers lists them."
+        )
+    return {"tokenizer_sha256": found.sha256}
 
 
 def joint_digest(files: Sequence[Spooled]) -> str:

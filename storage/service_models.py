@@ -80,14 +80,14 @@ class IdempotencyKey(Base):
 
 
 class Tokenizer(Base):
-    """What decodes token ids. `sha256` and `bytes` are of the file as it was sent; `data` is what decoding
+    """What decodes token ids. `sha256` and `size` are of the file as it was sent; `data` is what decoding
     needs of it, zstd JSON. `vocabulary` and `special` count its entries and its special ones.
     """
 
     __tablename__ = "tokenizer"
     name: Mapped[str] = mapped_column(Key(64), primary_key=True)
     sha256: Mapped[str] = mapped_column(Key(64))
-    bytes: Mapped[int]
+    size: Mapped[int]
     model: Mapped[str] = mapped_column(Key(32))
     decoder: Mapped[str] = mapped_column(Key(64))
     vocabulary: Mapped[int]

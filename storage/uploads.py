@@ -109,9 +109,19 @@ def find_same(session: AnySession, sha256: str, request: dict[str, Any]) -> Uplo
         .order_by(Upload.created.desc())
     )
     for upload in session.execute(statement).scalars():
-        if upload.request == request and (upload.state != "succeeded" or _complete(session, upload)):
+        if same_request(upload.request, request) and (
+            upload.state != "succeeded" or _complete(session, upload)
+        ):
             return upload
     return None
+
+
+def same_request(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two requests say the same; what is not said, or nothing, does not count."""
+    said = [
+        {name: value for name, value in one.items() if value not in (None, {})} for one in (first, second)
+    ]
+    return said[0] == said[1]
 
 
 def duplicate(session: AnySession, sha256: str, run: str) -> Upload | None:

@@ -15,6 +15,7 @@ from app.api import (
     runs,
     service,
     shares,
+    tokenizers,
     uploads,
 )
 
@@ -22,6 +23,7 @@ from app.api import (
 #: itself.
 ROUTERS = (
     uploads.router,
+    tokenizers.router,
     figures.router,
     runs.router,
     batches.router,

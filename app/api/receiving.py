@@ -57,6 +57,11 @@ class UploadQuery(BaseModel):
     duplicates: str | None = Field(
         default=None, description="What becomes of exact copies of a row: `drop` or `keep`."
     )
+    tokenizer: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Name of an uploaded tokenizer that decodes token ids; `none`: none, not even the run's.",
+    )
     wait: float = Field(
         default=0,
         ge=0,
@@ -73,7 +78,7 @@ class UploadQuery(BaseModel):
         for name, value in (("run", self.run), ("split", self.split)):
             if value is not None and not value.isprintable():
                 raise Unprocessable(f"{name} holds characters that cannot be printed. Leave them out.")
-        said = self.model_dump(include={"step", "run", "split", "group_by", "duplicates"})
+        said = self.model_dump(include={"step", "run", "split", "group_by", "duplicates", "tokenizer"})
         given = {name: value for name, value in said.items() if value not in (None, "")}
         return Options.from_request({**given, "format": self.format or "auto"})
 

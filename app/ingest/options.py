@@ -1,12 +1,13 @@
 """What the caller of an upload may say about how its files are read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.errors import BadRequest
 
 DUPLICATES = ("keep", "drop")
+DECIMALS = ("point", "comma")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,8 @@ class Options:
     rows.
 
     `step`, `split` and `run` stand above what the file says. `format` is "auto" or the name of a format.
+    `columns`: field -> column of a table, "" for a field that no column is; `decimal`: how a CSV writes
+    numbers. `tokenizer`: name of the one that decodes ids, "none" for none.
     """
 
     run: str | None = None
@@ -23,6 +26,9 @@ class Options:
     format: str = "auto"
     group_by: str | None = None
     duplicates: str | None = None
+    tokenizer: str | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    decimal: str | None = None
 
     @classmethod
     def from_request(cls, request: Mapping[str, Any]) -> "Options":
@@ -31,6 +37,8 @@ class Options:
         stride(options.group_by)
         if options.duplicates not in (None, *DUPLICATES):
             raise BadRequest(f"duplicates={options.duplicates!r} is not known: use keep or drop.")
+        if options.decimal not in (None, *DECIMALS):
+            raise BadRequest(f"decimal={options.decimal!r} is not known: use point or comma.")
         return options
 
 

@@ -10,6 +10,7 @@ from app.settings import Settings
 
 UPLOADS = "/api/v1/uploads"
 UPLOAD_FORM = "/uploads"
+TOKENIZERS = "/api/v1/tokenizers"
 
 #: Boundaries and part headers of a multipart upload come on top of its files.
 MULTIPART_OVERHEAD = 1 << 20
@@ -41,6 +42,11 @@ def limit_of(path: str, settings: Settings) -> tuple[int, AppError]:
         return size + MULTIPART_OVERHEAD, TooLarge(
             f"The upload is larger than {size} bytes. Send it in parts, compress it with gzip or zstd, "
             "or raise VANTAGE_MAX_UPLOAD_BYTES."
+        )
+    if path.startswith(f"{TOKENIZERS}/"):
+        size = settings.max_tokenizer_bytes
+        return size, TooLarge(
+            f"The tokenizer is larger than {size} bytes. Raise VANTAGE_MAX_TOKENIZER_BYTES to take it."
         )
     size = settings.max_body_bytes
     return size, TooLarge(

@@ -23,7 +23,7 @@ def column(name: str, kind: TypeEngine[object], null: bool = False) -> sa.Column
 def upgrade() -> None:
     op.create_table(
         "tokenizer",
-        column("name", sa.String(64)), column("sha256", sa.String(64)), column("bytes", INT),
+        column("name", sa.String(64)), column("sha256", sa.String(64)), column("size", INT),
         column("model", sa.String(32)), column("decoder", sa.String(64)), column("vocabulary", INT),
         column("special", INT), column("created", FLOAT), column("data", BYTES),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_tokenizer")),

@@ -1,0 +1,47 @@
+"""What earlier uploads taught: the tokenizer of a run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.decoding import Decoder
+from app.errors import AppError
+from app.intake import Shelf
+from app.tasks import Task
+from app.vocabulary import NONE, Vocabulary
+from storage import tokenizers
+from storage.database import AnySession, WriteSession, read
+
+
+def tokenizer(session: AnySession, request: Mapping[str, Any], run: str) -> dict[str, Any] | None:
+    """The tokenizer that this upload is decoded with: the one asked for, else the one the run remembers."""
+    name = request.get("tokenizer")
+    if name == NONE:
+        return None
+    if name is not None:
+        return {"name": name, "sha256": request.get("tokenizer_sha256"), "remembered": False}
+    name = tokenizers.of_run(session, run)
+    found = None if name is None else tokenizers.get(session, name)
+    return None if found is None else {"name": name, "sha256": found.sha256, "remembered": True}
+
+
+def decoder_of(task: Task, chosen: Mapping[str, Any] | None) -> Decoder | None:
+    """What decodes with the chosen tokenizer. Raises AppError where it is no longer there."""
+    if chosen is None:
+        return None
+    with read(task.engine) as session:
+        data = tokenizers.data(session, chosen["name"], chosen["sha256"])
+    if data is None:
+        raise AppError(
+            f"The tokenizer {chosen['name']!r} was replaced or deleted while this upload waited. "
+            "Upload the file again."
+        )
+    return Decoder(chosen["name"], Vocabulary.load(data), chosen["remembered"])
+
+
+def keep(
+    session: WriteSession, request: Mapping[str, Any], shelves: Sequence[Shelf], decoder: Decoder | None
+) -> None:
+    """Remember for the next upload what this one was told and what proved right."""
+    if decoder is not None and decoder.decoded and not decoder.remembered:
+        for run in {shelf.run for shelf in shelves}:
+            tokenizers.remember(session, run, decoder.name)
