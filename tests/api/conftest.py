@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import structlog
-from httpx import Response
+from httpx2 import Response
 from starlette.testclient import TestClient
 
 from app.jobs import prepare
