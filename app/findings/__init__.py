@@ -131,10 +131,12 @@ def assess(
     batch_id: str,
     fields: dict[str, Any] | None = None,
     header: dict[str, Any] | None = None,
+    reconciliation: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Statistics (see `app.findings.statistics`) and findings of a batch, which is read only once."""
+    """Statistics (see `app.findings.statistics`) and findings of a batch, which is read only once.
+    The rest as for `run`."""
     view = read_view(session, batch_id, fields, header, observers=OBSERVERS)
-    recorded_advantages_disagree.prepare(session, batch_id, view)
+    recorded_advantages_disagree.prepare(session, batch_id, view, reconciliation)
     return batch_statistics(view), check(view)
 
 

@@ -16,11 +16,13 @@ import numpy as np
 
 from app.findings.part import Part
 from app.findings.token_facts import REWARDS
-from app.findings.view import Bools, Floats
+from app.findings.view import Bools, Floats, Ints
 
 #: Error up to which numbers are the same, relative to the size of values and advantages: float32 and files of
 #: four digits pass.
 SAME = 2e-4
+#: So many pairs tell at once where nothing fits.
+FEW = 2048
 #: γ and λ that are tried where the tokens do not determine them.
 LAMS = (1.0, 0.95, 0.9, 0.97, 0.98, 0.99, 0.8)
 USUAL = tuple((gamma, gamma * lam) for gamma in (1.0, 0.99, 0.95, 0.9) for lam in LAMS)
@@ -70,6 +72,22 @@ def adjacent(part: Part, known: Bools) -> Bools:
     return found
 
 
+def _pairs(made: Recorded, at: Ints, shift: int) -> tuple[Floats, Floats, Floats]:
+    """Left side, V_{t+1} and A_{t+1} of the equation at these places."""
+    wanted = made.advantage[at] + made.value[at + shift] - made.reward[at]
+    return wanted, made.value[at + 1 + shift], made.advantage[at + 1]
+
+
+def _hopeless(wanted: Floats, value: Floats, advantage: Floats, tolerance: float) -> bool:
+    """Whether no γ and λ at all keep every one of these few errors within the tolerance: where some did, the
+    least possible mean square would be within it too."""
+    if wanted.size < FEW:
+        return False
+    columns = np.stack([value, advantage], axis=1)
+    error = columns @ np.linalg.lstsq(columns, wanted, rcond=None)[0] - wanted
+    return float(np.sqrt(np.mean(error**2))) > 1.01 * tolerance
+
+
 def parameters(
     part: Part, made: Recorded, header: Mapping[str, Any], shift: int = 0
 ) -> tuple[float, float] | None:
@@ -83,9 +101,10 @@ def parameters(
         at = at[inside]
         live = part.mask & made.known
         at = at[live[at + shift] & live[at + 1 + shift]]
-    wanted = made.advantage[at] + made.value[at + shift] - made.reward[at]
-    value, advantage = made.value[at + 1 + shift], made.advantage[at + 1]
     tolerance = SAME * made.scale
+    if _hopeless(*_pairs(made, at[:FEW], shift), tolerance):
+        return None
+    wanted, value, advantage = _pairs(made, at, shift)
     tried: list[tuple[float, float]] = []
     given = header.get("gamma"), header.get("lam")
     if all(isinstance(number, int | float) and not isinstance(number, bool) for number in given):

@@ -40,7 +40,7 @@ def batch_statistics(view: View) -> dict[str, Any]:
     """The statistics of a view."""
     groups = group_statistics(view.reward, view.group, view.groups)
     threshold = pass_above(view.reward)
-    cut = view.truncated
+    cut, recorded = view.truncated, view.columns.advantage  # of rollouts, not means of those of tokens
     signal = group_signal(view, groups, threshold) if view.grouped else None
     live = view.live_groups
     compared = int((live & (groups.scored >= 2)).sum()) if view.grouped else 0
@@ -59,7 +59,7 @@ def batch_statistics(view: View) -> dict[str, Any]:
         "truncated": {"n": int((cut == 1).sum()), "known": int((cut >= 0).sum())},
         "length": _lengths(view, threshold),
         "group_size": _group_size(view) if view.grouped else None,
-        "advantage": {"n": int(np.isfinite(view.advantage).sum()), **describe(view.advantage)},
+        "advantage": {"n": int(np.isfinite(recorded).sum()), **describe(recorded)},
         "data_sources": _sources(view, groups, threshold),
     }
 

@@ -7,6 +7,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import orjson
 
 from app.ingest.notes import LISTED, listed
@@ -29,7 +30,7 @@ def digest(rollout: Rollout) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         state.update(f"\0{name}\0{array.dtype.str}\0{array.shape[0]}\0".encode())
-        state.update(array.tobytes())
+        state.update(np.ascontiguousarray(array).view(np.uint8).data)
     return state.hexdigest()[:32]
 
 

@@ -89,13 +89,15 @@ def _fast(parser: simdjson.Parser, line: bytes, depth: int, lists: Mapping[str, 
     document: Any = parser.parse(line)
     if type(document) is not simdjson.Object:
         raise TypeError("not an object")
-    check = _may_nest(line)
     fields: dict[str, Any] = {}
     keys = list(document.keys())
     if len(set(keys)) != len(keys) or "\0" in "".join(keys):
         raise ValueError("keys that cannot be looked up by name")
-    for key in keys:
-        value: Any = document[key]
+    values: list[Any] = [document[key] for key in keys]
+    # As many brackets as lists at the top level: no list stands in a list, wherever the others stand.
+    flat = line.count(b"[") == sum(type(value) is simdjson.Array for value in values)
+    check = not flat and _may_nest(line)
+    for key, value in zip(keys, values, strict=True):
         kind = type(value)
         if kind is simdjson.Array:
             value = _list(lists.get(key), value, check)

@@ -231,6 +231,6 @@ def _rejected(number: int, code: str, message: str) -> Problem:
 
 
 def _shown(data: bytes) -> str:
-    text = data[: SHOWN * 4].decode(errors="replace")
+    text = data[: SHOWN * 4].rstrip().decode(errors="replace")
     clean = "".join(character if character.isprintable() else "·" for character in text)
     return clean if len(clean) <= SHOWN else f"{clean[:SHOWN]}…"

@@ -15,8 +15,8 @@ _STRUCTURE = re.compile(rb'["\\\[\]{},]')
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`number` counts from 1, `data` is stripped of white space. `last`: the file ends in it without a line
-    end.
+    """`number` counts from 1, `data` is stripped of white space, but a line end may be left behind an object.
+    `last`: the file ends in it without a line end.
     """
 
     number: int
@@ -50,7 +50,8 @@ def lines(stream: BufferedReader, limit: int) -> Iterator[Line]:
             stripped = data.strip(b"\0 \t\r\n")
             nul_bytes = data.count(b"\0") - stripped.count(b"\0")
             data = stripped
-        data = data.strip()
+        if data[:1] != b"{" or data[-2:] != b"}\n":  # else a copy of a long line is saved
+            data = data.strip()
         if data or nul_bytes:
             yield Line(number, data, last, nul_bytes=nul_bytes)
         blank = 0 if data or nul_bytes else blank + 1
