@@ -50,6 +50,13 @@ class Settings(BaseSettings):
     max_line_bytes: int = Field(default=256 << 20, description="Longest line of a JSONL file, in bytes.")
     max_depth: int = Field(default=64, description="Deepest nesting of a JSON row.")
     max_tokens_per_rollout: int = Field(default=4_194_304, description="Most tokens of one response.")
+    pickle_memory_bytes: int = Field(
+        default=8 << 30,
+        description="Most memory of the process that reads pickles and PyTorch files, in bytes.",
+    )
+    pickle_seconds: float = Field(
+        default=600.0, description="Most time that reading one pickle or PyTorch file may take, in seconds."
+    )
     buffer_bytes: int = Field(
         default=64 << 20, description="Memory for rollouts that wait for their group, in bytes."
     )

@@ -20,12 +20,16 @@ from app.ingest import (
     prime_rl_exports,
     rllm,
     roll_dump,
+    skyrl_batches,
     skyrl_evals,
+    slime_rollout,
+    slime_train,
     tinker_cookbook,
     trackio_traces,
     trl_parquet,
     verifiers_results,
     verifiers_traces,
+    verl_batches,
     verl_jsonl,
     wandb_tables,
 )
@@ -62,6 +66,12 @@ FORMATS: tuple[Format, ...] = (
     trackio_traces.FORMAT,
     batch_api.FORMAT,
     inspect_log.FORMAT,
+    verl_batches.FORMAT,
+    verl_batches.QUEUE,
+    verl_batches.META,
+    slime_rollout.FORMAT,
+    slime_train.FORMAT,
+    skyrl_batches.FORMAT,
     canonical_parquet.FORMAT,
     canonical_safetensors.FORMAT,
     canonical_npz.FORMAT,
@@ -69,4 +79,4 @@ FORMATS: tuple[Format, ...] = (
 )
 
 #: Formats whose rows complete each other's.
-JOINS: tuple[Join, ...] = (prime_rl_exports.JOIN,)
+JOINS: tuple[Join, ...] = (prime_rl_exports.JOIN, slime_rollout.JOIN)

@@ -79,7 +79,7 @@ def culprit(names: list[str]) -> tuple[str, bool] | None:
     return None
 
 
-def torch_pickle(archive: zipfile.ZipFile) -> bytes | None:
+def torch_pickle(archive: zipfile.ZipFile, most: int = MAX_BYTES) -> bytes | None:
     """The pickle inside a PyTorch archive, as far as it is looked at."""
     name = next(
         (name for name in archive.namelist() if name == "data.pkl" or name.endswith("/data.pkl")), None
@@ -88,6 +88,6 @@ def torch_pickle(archive: zipfile.ZipFile) -> bytes | None:
         return None
     try:
         with archive.open(name) as stream:
-            return stream.read(MAX_BYTES)
+            return stream.read(most)
     except BROKEN:
         return None

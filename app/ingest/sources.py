@@ -22,7 +22,10 @@ Members = Callable[[str, Path, Caps, Callable[[int], None]], Iterator[Member | P
 
 BUFFER = 1 << 20
 #: Beginnings of files whose reader has to seek: they are expanded to a temporary file first.
-SEEKABLE = (b"PAR1", b"PK\x03\x04", b"ARROW1")
+SEEKABLE = (
+    b"PAR1", b"PK\x03\x04", b"ARROW1", b"\xff\xff\xff\xff", b"SQLite format 3\0",
+    b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05",
+)  # fmt: skip
 MAX_LAYERS = 3
 
 

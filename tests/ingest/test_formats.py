@@ -35,6 +35,11 @@ SAMPLE_ROWS: dict[str, tuple[str, int, list[int], list[Place], int | None, int]]
     "inspect_ai": ("inspect-json", 16, [4] * 4, [(None, None)], 131, 0),
     "verl/v0_rollout_data_dir": ("verl-jsonl", 16, [4] * 4, [(1, "train")], None, 0),
     "verl/v1_rollout_data_dir": ("verl-jsonl", 16, [4] * 4, [(3, "train")], None, 0),
+    "verl/dataproto_after_advantage": ("verl-dataproto", 16, [4] * 4, [(4, "train")], 233, 0),
+    "verl/rollout_dump/demo_proj": ("verl-dataproto", 16, [4] * 4, [(4, None)], 233, 0),
+    "slime/rollout_data": ("slime-rollout", 24, [4] * 6, [(0, None), (1, None)], 912, 0),
+    "slime/train_data": ("slime-train", 16, [4] * 4, [(0, None)], 233, 0),
+    "skyrl/dumped_data": ("skyrl-training", 16, [4] * 4, [(5, None)], 233, 0),
     "trl": ("trl-parquet", 16, [4] * 4, [(1, None)], None, 0),
 }
 BY_NAME = {known.name: known for known in FORMATS}

@@ -20,6 +20,7 @@ COMPANIONS = {
     "verifiers/legacy_evals/toy-math--toy-0.1b/a1b2c3d4/metadata.json": "verifiers-metadata",
     "open_instruct/toy_grpo__1__1764400000_metadata.jsonl": "open-instruct-metadata",
     "skyrl/dumped_evals/global_step_5_evals/aggregated_results.jsonl": "skyrl-metrics",
+    "verl/rollout_dump/demo_proj/GBS4_N4_in64_out64/4/meta.json": "verl-meta",
     "rllm/logs/demo/toy/episodes/train_step_5_epoch_0/batch_summary.json": "rllm-summary",
     "tinker_cookbook/log/iteration_000005/train_logtree.json": "tinker-logtree",
 }
@@ -43,8 +44,6 @@ FILES = sorted(path for path in SAMPLES.rglob("*") if path.is_file() and path.na
 #: file (or folder) -> what its refusal calls it
 NAMES = {
     "art": "ART trajectories",
-    "skyrl/dumped_data": "skyrl.backends.skyrl_train",
-    "slime": "PyTorch file",
 }
 
 
