@@ -2,17 +2,18 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
 from app import findings, reconciling, remembered
+from app.ahead import ahead
 from app.analysis import expect
 from app.decoding import Decoder
 from app.defaults import default_requests
 from app.errors import AppError
 from app.estimation import ask, forget_step, parse
-from app.findings import statistics
-from app.ingest import read_all
+from app.ingest import Reading, read_all
 from app.ingest.options import Options
 from app.ingest.record import File, Header, Item, Rollout
 from app.intake import Chunk, Intake, Plan, Shelf
@@ -25,7 +26,6 @@ from storage.database import WriteSession, checkpoint, hold, read
 from storage.models import Upload
 from storage.runs import NAME_LENGTH
 
-CHECK_SECONDS = 0.5
 #: Batches of an upload are reconciled with it for so long; the rest have jobs of their own.
 RECONCILE_SECONDS = 20.0
 
@@ -43,22 +43,22 @@ def run_ingest(task: Task, upload_id: str) -> None:
             return
         session.expunge_all()
     files = spooled(task, upload)
-    with_position = read_all(files, Options.from_request(upload.request), task.settings)
-    try:
-        first, items = until_first_rollout(with_position)
+    with closing(read_all(files, Options.from_request(upload.request), task.settings)) as reading:
+        first, items = until_first_rollout(reading)
         plan = task.commit(lambda session: begin(session, task, upload, first))
         if plan["duplicate_of"] is not None:
             return
         intake = Intake(upload.id, upload.request, Plan(plan["buffer_bytes"], plan["chunk_bytes"]))
         decoder = remembered.decoder_of(task, plan["tokenizer"])
         whole = chain(first, items) if decoder is None else decoder.over(chain(first, items))
-        scale = upload.bytes / with_position.total if with_position.total else 1.0
+        scale = upload.bytes / reading.total if reading.total else 1.0
         last = Chunk()
-        for chunk in ticking(task, intake, whole):
-            store_chunk(task, upload.id, chunk, int(with_position.position * scale))
-            last = chunk
-    finally:
-        with_position.close()
+        # The next chunk is parsed while one is packed and committed.
+        with ahead(placed_chunks(intake, whole, reading), task.check) as chunks:
+            for last, position in chunks:
+                task.check()
+                store_chunk(task, upload.id, last, int(position * scale))
+        task.check()
     if not intake.shelves:
         raise Unreadable(nothing_read(last.problems))
     task.stage("summing up")
@@ -123,19 +123,14 @@ def reading_options(request: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in request.items() if name not in ("run", "default_run")}
 
 
-def ticking(task: Task, intake: Intake, items: Iterator[Item]) -> Iterator[Chunk]:
-    """The chunks of the items, with a look at cancellation now and then."""
-    looked = time.monotonic()
+def placed_chunks(intake: Intake, items: Iterator[Item], reading: Reading) -> Iterator[tuple[Chunk, int]]:
+    """The chunks of the items, and how many bytes were read for each."""
     for item in items:
         check_names(intake, item)
         for chunk in intake.take(item):
-            task.check()
-            yield chunk
-        if time.monotonic() - looked > CHECK_SECONDS:
-            task.check()
-            looked = time.monotonic()
-    task.check()
-    yield from intake.end()
+            yield chunk, reading.position
+    for chunk in intake.end():
+        yield chunk, reading.position
 
 
 def check_names(intake: Intake, item: Item) -> None:
@@ -229,11 +224,8 @@ def sum_up(task: Task, shelf: Shelf, in_time: bool) -> tuple[dict[str, Any], dic
     with read(task.engine) as session:
         if not later:
             made = reconciling.at_once(session, shelf.id, fields, shelf.header, shelf.format)
-        summary = {
-            "statistics": statistics.for_batch(session, shelf.id, fields),
-            "findings": findings.run(session, shelf.id, fields, shelf.header, made or {}),
-        }
-    return summary, made
+        statistics, said = findings.assess(session, shelf.id, fields, shelf.header, made or {})
+    return {"statistics": statistics, "findings": said}, made
 
 
 def announce(session: WriteSession, task: Task, shelf: Shelf, reconciliation: dict[str, Any] | None) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Engine
 
+from app import findings
 from app.findings import statistics
 from storage.database import read
 from tests.builders import make_batch
@@ -75,3 +76,13 @@ def test_without_rewards_groups_or_tokens(sqlite_engine: Engine) -> None:
     assert said["signal"] is None and said["group_size"] is None and said["zero_signal_share"] is None
     assert said["reward"]["mean"] is None and said["length"]["n"] == 0
     assert of(sqlite_engine, [], run="other")["rollouts"] == 0
+
+
+def test_reading_once_says_the_same(sqlite_engine: Engine) -> None:
+    tokens = {"advantages": [np.arange(3.0), np.ones(2)]}
+    batch = make_batch(sqlite_engine, [[1.0, 0.0]], lengths=[3, 2], arrays=tokens)
+    with read(sqlite_engine) as session:
+        both, found = findings.assess(session, batch.id)
+        assert both == statistics.for_batch(session, batch.id)
+        assert found == findings.run(session, batch.id)
+    assert both["advantage"]["n"] == 0  # none is recorded of a rollout
