@@ -36,8 +36,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.installed
-	$(PIP) install -c constraints.txt -e '.[dev]'
+$(VENV)/.dev: $(VENV)/.installed client/pyproject.toml
+	$(PIP) install -c constraints.txt -e '.[dev]' -e client
 	@touch $@
 
 clean:

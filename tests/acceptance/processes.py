@@ -118,9 +118,11 @@ class Server(Process):
 
 
 @contextmanager
-def serving(data_dir: Path, settings: Mapping[str, str] = QUICK, kind: str = "serve") -> Iterator[Server]:
-    """`vantage serve` (or `web`) on a free port, ready to answer."""
-    with running(kind, data_dir, settings, kind, "--port", "0") as process:
+def serving(
+    data_dir: Path, settings: Mapping[str, str] = QUICK, kind: str = "serve", port: int = 0
+) -> Iterator[Server]:
+    """`vantage serve` (or `web`) on a free port, or the one given, ready to answer."""
+    with running(kind, data_dir, settings, kind, "--port", str(port)) as process:
         assert process.popen.stdout is not None
         line = process.popen.stdout.readline()
         found = re.search(r"http://\S+", line)
