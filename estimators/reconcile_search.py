@@ -29,6 +29,7 @@ from estimators.reconcile_solve import settings
 from estimators.reconciliation import Hints
 from estimators.refused import Refused
 from estimators.registry import ESTIMATORS
+from estimators.rewards import ScoreParams, rollout_scores
 from estimators.shape import IDENTITY, Shape
 from estimators.whitening import Affine, Whitening
 
@@ -84,14 +85,29 @@ class Search:
             key = f"{setup.estimator} {setup.params!r}"
             if key in self.kept:
                 return self.kept[key]
+        batch = setup.batch if self.small else self._summed(setup)
         try:
-            found = run(setup.batch, setup.params, torch.float64)
+            found = run(batch, setup.params, torch.float64)
         except Refused:
             return None
         self.per_token[setup.estimator] = found.per_token
         if key and (self.small or not found.per_token):
             self.kept[key] = found
         return found
+
+    def _summed(self, setup: Setup) -> Batch:
+        """The batch with its token rewards summed up as scores, once for all formulas that see sums only."""
+        batch, params = setup.batch, setup.params
+        tokens = batch.token_level_rewards
+        if self.per_token.get(setup.estimator, True) or not isinstance(params, MembershipParams):
+            return batch
+        if tokens is None or params.score != "tokens" or params.kl_coef or params.reward_weights is not None:
+            return batch
+        kept: tuple[Tensor, Tensor, Tensor] | None = batch.derived.get("score sums")
+        if kept is None or kept[0] is not tokens or kept[1] is not batch.scores:
+            kept = tokens, batch.scores, rollout_scores(batch, ScoreParams())
+            batch.derived["score sums"] = kept
+        return rows_changed(batch, scores=kept[2], token_level_rewards=None, token_level_scores=None)
 
     def exact(self, since: int = 0) -> bool:
         """Whether one found from place `since` on comes as near as the recorded numbers can say."""

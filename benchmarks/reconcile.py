@@ -1,0 +1,79 @@
+"""How long a reconciliation of 8,192 rollouts × 2,048 tokens takes, warm, on the threads that torch has.
+
+    python benchmarks/reconcile.py [--rollouts 8192] [--tokens 2048]
+
+prints a table and writes benchmarks/results/reconcile.json.
+"""
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from estimators import Batch, Request, estimate
+from estimators.reconcile import Recorded, reconcile
+
+
+def made(rollouts: int, tokens: int) -> Batch:
+    draw = torch.Generator().manual_seed(7)
+    lengths = torch.randint(tokens * 3 // 4, tokens + 1, (rollouts,), generator=draw)
+    offsets = torch.nn.functional.pad(torch.cumsum(lengths, 0), (1, 0))
+    count = int(offsets[-1])
+    scores = torch.rand(rollouts, generator=draw, dtype=torch.float64)
+    rewards = torch.zeros(count)
+    rewards[offsets[1:] - 1] = scores.float()
+    return Batch(
+        offsets,
+        (torch.arange(count) // 64) % 5 != 0,
+        torch.arange(rollouts) // 8,
+        scores,
+        token_level_rewards=rewards,
+        values=torch.randn(count, generator=draw) * 0.3,
+        index=torch.arange(rollouts),
+    )
+
+
+def recorded(batch: Batch, body: dict[str, object]) -> Recorded:
+    found = estimate(batch, Request.from_dict(body)).advantages.float()
+    per_token = found if found.shape[0] == batch.tokens else found.repeat_interleave(batch.lengths)
+    return Recorded(per_token, True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rollouts", type=int, default=8192)
+    parser.add_argument("--tokens", type=int, default=2048)
+    args = parser.parse_args()
+    batch = made(args.rollouts, args.tokens)
+    dealt = replace(batch, group=torch.arange(batch.rollouts) % (batch.rollouts // 8))
+    gae = recorded(batch, {"convention": "gae/verl", "params": {"gamma": 0.99, "lam": 0.95}})
+    grpo = recorded(batch, {"convention": "grpo/verl"})
+    cases = {
+        "gae/verl": (batch, gae),
+        "grpo/verl": (batch, grpo),
+        "grpo/verl, grouped by stride": (dealt, grpo),
+    }
+    rows = []
+    for name, (of, numbers) in cases.items():
+        reconcile(of, numbers)
+        start, cpu = time.perf_counter(), time.process_time()
+        found = reconcile(of, numbers)
+        row = {"case": name, "seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
+        rows.append(row | {"verdict": found.verdict, "mistake": found.candidates[0].mistake})
+        print(f"{name:32} {row['seconds']:6.2f} s, {row['cpu']:6.2f} s of CPU, {found.verdict}", flush=True)
+    result = {
+        "rollouts": args.rollouts,
+        "tokens": args.tokens,
+        "threads": torch.get_num_threads(),
+        "rows": rows,
+    }
+    Path(__file__).with_name("results").joinpath("reconcile.json").write_text(
+        json.dumps(result, indent=1) + "\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
