@@ -5,6 +5,7 @@ prompts.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import simdjson
@@ -27,7 +28,7 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
     yield Header(run=run if isinstance(run, str) else None, raw={"framework": "trackio"})
     notes = Notes()
     for row, item in enumerate(_sessions(source, settings), 1):
-        made = item if isinstance(item, Problem) else _rollout(row, item, notes)
+        made = replace(item, row=row) if isinstance(item, Problem) else _rollout(row, item, notes)
         yield from notes.drain()
         yield made
     yield from notes.summary()
@@ -49,7 +50,7 @@ def _sessions(source: Source, settings: Settings) -> Iterator[Session | Problem]
         except (NotJson, TooDeep):
             fields = None
         if fields is None:
-            yield Problem(f"line {line.number} is no JSON row; skipped", "not_json", "error", line.number)
+            yield Problem(f"line {line.number} is no JSON row; skipped", "not_json", "error")
         elif fields.get("type") == "session":
             if session is not None:
                 yield session, lines

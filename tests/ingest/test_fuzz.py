@@ -25,8 +25,15 @@ SEEDS = [
     "broken/pickle_bomb.pkl",
     "broken/spreadsheet_export.csv",
     "agent_lightning/step_5/train_trajectories.jsonl.zip",
+    "prime_rl/rollouts/step_5/train/all/traces.jsonl",
+    "nemo_rl/exp_001/train_data_step1.jsonl",
+    "rllm/logs/demo/toy/episodes/train_step_5_epoch_0/episode_hash868594ee_idtask1_0.json",
+    "wandb/completions_trl_8.table.json",
+    "trackio/trace_val-generations-0.jsonl",
+    "easyr1/checkpoints/generations.log",
+    "roll/rollout_dump_data.step_5.jsonl",
 ]
-MUTATIONS = 14  # of each file: 210 in all
+MUTATIONS = 14  # of each file
 SPLICES = (
     b"\0",
     b"\xff\xff\xff\xff",
