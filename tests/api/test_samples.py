@@ -36,5 +36,18 @@ def test_a_sample_arrives_whole_and_its_pages_open(name: str, service: Service) 
             assert answer.status_code == 200, (path, answer.text[-2000:])
 
 
+def test_files_of_one_step_are_joined_and_the_receipt_says_so(service: Service) -> None:
+    receipt = send(service, "prime_rl")
+    assert receipt["counts"] == {"rows": 25, "accepted": 24, "rejected": 1}
+    joined = next(problem for problem in receipt["problems"] if problem["code"] == "joined")
+    assert joined["message"].startswith("24 of 24 rows")
+    (batch,) = receipt["batches"]
+    fields = service.get(f"/batches/{batch['id']}")["fields"]
+    assert {fields[name] for name in ("old_log_probs", "advantages", "group_id", "rank")} == {"recorded"}
+    assert fields["reward"] == "derived:sum(score x weight)"
+    rollout = service.get(f"/batches/{batch['id']}/rollouts/0")
+    assert len(rollout["old_log_probs"]) == len(rollout["response_ids"]) == 13
+
+
 def test_samples_are_there_for_every_row() -> None:
     assert all((SAMPLES / name).exists() for name in SAMPLE_ROWS)
