@@ -5,13 +5,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from app.api.comparing import Pair, over_rollouts, over_tokens, pair_of
+from app.api.comparing import over_tokens
 from app.api.listing import Cursor, Limit
 from app.api.lookup import Id, batch_of, estimate_of, finished, version_of
 from app.api.schemas.comparisons import Comparison
 from app.api.strict import StrictRoute
 from app.deps import Reader
 from app.errors import BadRequest, Unprocessable
+from app.figures.agreement import Pair, over_rollouts, pair_of
 from app.figures.chosen import RECORDED, Chosen, choose
 from app.responses import etag, not_modified, respond
 from storage.models import Estimate
@@ -92,12 +93,9 @@ def place_of(cursor: str | None) -> int:
 
 def page(pair: Pair, sort: str, start: int, limit: int) -> dict[str, Any]:
     """Some of the rollouts with both means, in the shape of every list."""
-    order = np.arange(pair.index.size)
-    if sort == "-difference":
-        apart = np.nan_to_num(np.abs(pair.a - pair.b), nan=-1.0)
-        order = np.argsort(-apart, kind="stable")
+    order = pair.furthest if sort == "-difference" else np.arange(pair.index.size)
     shown = order[start : start + limit]
-    columns = (pair.index, pair.a, pair.b, pair.sign_change)
+    columns = (pair.index, pair.a, pair.b, pair.opposite)
     rows = zip(*(column[shown].tolist() for column in columns), strict=True)
     names = ("index", "a", "b", "sign_change")
     end = start + len(shown)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from app.figures import chosen as choosing
+from app.figures.agreement import signs
 from app.figures.chosen import RECORDED, Chosen, Floats
 from app.figures.figure import ESTIMATE, Figure, Option, Plot
 from app.figures.kept import columns_of
@@ -18,7 +19,6 @@ from app.figures.length_advantage import spearman
 from app.figures.pair import draw_pair
 from app.figures.palette import DIVERGING, LIGHT
 from app.figures.plotly import axis, empty, escape, figure, shorten
-from app.figures.scopes import signs
 from app.figures.wording import stated
 from app.formatting import integer, number, percent
 from storage import estimates
@@ -26,7 +26,7 @@ from storage.database import ReadSession
 from storage.models import Batch
 
 TITLE = "Estimates against each other"
-X, Y = "the same, by number", "estimate"
+X, Y = "the same estimates, by number", "estimate"
 MOST = 12
 AGAINST = Option("text", "Id of another estimate, or `recorded`: the two as a scatter instead of the matrix.")
 NOTHING = "no advantages: none are recorded, and no estimate of this batch is finished yet."

@@ -7,8 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 from app.errors import BadRequest
+from app.figures.agreement import signs
 from app.figures.figure import Option
-from app.figures.scopes import OPTIONS, SCOPES, Base, how, read_base, signs, under
+from app.figures.scopes import OPTIONS, SCOPES, Base, how, read_base, under
 from storage.database import ReadSession
 from storage.models import Batch
 

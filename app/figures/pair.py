@@ -1,22 +1,20 @@
-"""Two sets of advantages of a batch as a scatter, a dot per rollout; who changes sign stands out."""
+"""Two sets of advantages of a batch as a scatter, a dot per rollout; who has opposite signs stands out."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.figures import chosen as choosing
+from app.figures.agreement import Pair, pair_of
 from app.figures.chosen import Chosen, Floats
 from app.figures.figure import Plot
-from app.figures.kept import columns_of
 from app.figures.length_advantage import spearman
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, escape, figure, outside, rule, symmetric
 from app.figures.sampling import first_of
-from app.figures.scopes import signs
 from app.figures.wording import stated
 from app.formatting import integer, number, percent, plural
 from storage.database import ReadSession
 from storage.models import Batch
-from storage.rollouts import Columns
 
 MOST = 2000
 
@@ -28,12 +26,10 @@ def draw_pair(session: ReadSession, batch: Batch, one: str | None, other: str | 
     why = first.why or second.why
     if why is not None:
         return empty(title, why, x=x, y=y)
-    columns = columns_of(session, batch)
-    values = [choosing.per_rollout(session, batch, each, columns) for each in (first, second)]
-    both = np.isfinite(values[0]) & np.isfinite(values[1])
-    if not both.any():
+    pair = pair_of(session, batch, first, second)
+    if not pair.both.any():
         return empty(title, "no rollout has an advantage under both.", x=x, y=y)
-    return _figure(batch, columns, (first, second), values[0], values[1], both, title)
+    return _figure(batch, pair, (first, second), title)
 
 
 def axis_name(chosen: Chosen) -> str:
@@ -41,27 +37,21 @@ def axis_name(chosen: Chosen) -> str:
     return escape(name.replace(" (recomputed)", ""))
 
 
-def _figure(
-    batch: Batch,
-    columns: Columns,
-    chosen: tuple[Chosen, Chosen],
-    x: Floats,
-    y: Floats,
-    both: NDArray[np.bool_],
-    title: str,
-) -> Plot:
-    turned = np.zeros(both.size, dtype=bool)
-    turned[both] = signs(x[both]) != signs(y[both])
-    kept = first_of(np.flatnonzero(both & turned), np.flatnonzero(both & ~turned), MOST)
-    looks = (("same sign", ~turned, "accent", "circle-open"), ("another sign", turned, "flip", "diamond"))
+def _figure(batch: Batch, pair: Pair, chosen: tuple[Chosen, Chosen], title: str) -> Plot:
+    x, y, both, turned = pair.a, pair.b, pair.both, pair.opposite
+    kept = first_of(np.flatnonzero(turned), np.flatnonzero(both & ~turned), MOST)
+    looks = (
+        ("not opposite", ~turned, "accent", "circle-open"),
+        ("opposite signs", turned, "flip", "diamond"),
+    )
     traces = [
-        _dots(batch, columns.index[own], x[own], y[own], name, role, symbol)
+        _dots(batch, pair.index[own], x[own], y[own], name, role, symbol)
         for name, which, role, symbol in looks
         if (own := kept[which[kept]]).size
     ]
     n, changed, rho = int(both.sum()), int(turned.sum()), spearman(x[both], y[both])
     text = f"{escape(stated(chosen[1]))} against {escape(stated(chosen[0]))}, n = {plural(n, 'rollout')}: "
-    text += f"Spearman’s ρ {number(rho)}, {integer(changed)} ({percent(changed, n)}) with another sign"
+    text += f"Spearman’s ρ {number(rho)}, {integer(changed)} ({percent(changed, n)}) with opposite signs"
     text += outside(x[both]) + outside(y[both])
     text += f"; {integer(kept.size)} of them drawn" if kept.size < n else ""
     return figure(
@@ -73,7 +63,7 @@ def _figure(
         shapes=[rule(0.0), rule(0.0, vertical=True)],
         xaxis=axis(axis_name(chosen[0]), range=symmetric(x[both])),
         yaxis=axis(axis_name(chosen[1]), range=symmetric(y[both])),
-        meta={"n": n, "shown": int(kept.size), "turned": changed, "spearman": rho},
+        meta={"n": n, "shown": int(kept.size), "opposite": changed, "spearman": rho},
     )
 
 

@@ -209,13 +209,6 @@ def why_not(base: Base, scope: str) -> str:
     return "there are too few values for a std"
 
 
-def signs(values: Floats) -> NDArray[np.int64]:
-    """−1, 0 or 1 per rollout; 0 is within 1e-9 of the largest size, NaN gives 0."""
-    size = np.abs(values[np.isfinite(values)])
-    tiny = 1e-9 * max(float(size.max()) if size.size else 0.0, 1e-300)
-    return np.where(np.abs(np.nan_to_num(values)) <= tiny, 0, np.sign(np.nan_to_num(values))).astype(np.int64)
-
-
 def how(base: Base) -> str:
     """What was whitened and how, for a caption."""
     return f"{base.label}, whitened {setting_words({name: getattr(base.setting, name) for name in FIELDS})}"

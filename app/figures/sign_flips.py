@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.figures.agreement import signs
 from app.figures.figure import Figure, Option, Plot
 from app.figures.palette import LIGHT
 from app.figures.plotly import axis, empty, figure
-from app.figures.scopes import LABELS, OPTIONS, SCOPES, Base, how, read_base, signs, under, why_not
+from app.figures.scopes import LABELS, OPTIONS, SCOPES, Base, how, read_base, under, why_not
 from app.formatting import integer, percent, plural
 from storage.database import ReadSession
 from storage.models import Batch

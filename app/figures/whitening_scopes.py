@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.figures.agreement import signs
 from app.figures.chosen import Floats
 from app.figures.figure import Figure, Plot
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, figure, outside, rule, symmetric
 from app.figures.sampling import first_of
-from app.figures.scopes import LABELS, OPTIONS, SCOPES, Base, how, read_base, signs, under, why_not
+from app.figures.scopes import LABELS, OPTIONS, SCOPES, Base, how, read_base, under, why_not
 from app.figures.sign_flips import FROM, TO, pair
 from app.formatting import integer, percent, plural
 from storage.database import ReadSession

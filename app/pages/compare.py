@@ -1,16 +1,15 @@
 """`/batches/{id}/compare`: do the estimates of a batch agree, and where do two of them not?"""
 
+import math
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from app.deps import Reader
 from app.figures import FIGURES
 from app.figures import chosen as choosing
-from app.figures.chosen import Chosen
-from app.figures.kept import columns_of
-from app.figures.scopes import signs
+from app.figures.agreement import Pair as Compared
+from app.figures.agreement import over_rollouts, pair_of
+from app.figures.chosen import RECORDED, Chosen
 from app.pages.advantages import Offer, Picker, pick
 from app.pages.batch import find_batch, name_of, way_to
 from app.pages.page import Page
@@ -35,16 +34,22 @@ class Apart:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`one` and `other` as what they are called; `turned` of `n` rollouts have another sign under the other.
+    """`one` and `other` as what they are called; `opposite` of `n` rollouts are negative under one of them
+    and positive under the other; `rho`: Spearman's; `equal`: share with the same sign, − 0 or +.
 
-    listed  those with another sign, the largest difference first; without any, those that differ most
+    listed  those with opposite signs, the largest difference first; without any, those that differ most
+    api     where all of them are listed, None where the first is not an estimate
     """
 
     one: str
     other: str
     n: int
-    turned: int
+    opposite: int
+    rho: float | None
+    equal: float | None
+    greatest: float | None
     listed: tuple[Apart, ...]
+    api: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ def build(
         picker=picker,
         offers=offers,
         against=second,
-        pair=None if other is None else pair_of(session, batch, chosen, other),
+        pair=None if other is None else held(session, batch, chosen, other),
         matrix=chart_of(batch, "matrix", "All of them", {"estimate": estimate}),
         scatter=None
         if second is None
@@ -96,30 +101,40 @@ def chart_of(batch: Batch, name: str, title: str, options: dict[str, Any]) -> Ch
     return ChartOf(name, title, f"/api/v1/batches/{batch.id}/figures/{FIGURES[FIGURE].name}{query}")
 
 
-def pair_of(session: ReadSession, batch: Batch, one: Chosen, other: Chosen) -> Pair | None:
+def held(session: ReadSession, batch: Batch, one: Chosen, other: Chosen) -> Pair | None:
     """None where either has nothing to say."""
     if one.why is not None or other.why is not None:
         return None
-    columns = columns_of(session, batch)
-    first, second = (choosing.per_rollout(session, batch, each, columns) for each in (one, other))
-    both = np.flatnonzero(np.isfinite(first) & np.isfinite(second))
-    if not both.size:
+    pair = pair_of(session, batch, one, other)
+    said = over_rollouts(pair)
+    if not said["count"]:
         return None
-    a, b = first[both], second[both]
-    turned = signs(a) != signs(b)
-    kept = np.flatnonzero(turned) if turned.any() else np.arange(both.size)
-    order = kept[np.argsort(-np.abs(a[kept] - b[kept]), kind="stable")][:MOST_LISTED]
-    rewards = columns.reward[both]
-    listed = tuple(
-        Apart(
-            int(columns.index[both[i]]),
-            float(rewards[i]) if np.isfinite(rewards[i]) else None,
-            float(a[i]),
-            float(b[i]),
-        )
-        for i in order.tolist()
+    kept = pair.opposite if pair.opposite.any() else pair.both
+    order = pair.furthest[kept[pair.furthest]][:MOST_LISTED]
+    against = RECORDED if other.estimate is None else other.estimate.id
+    return Pair(
+        one=one.label,
+        other=other.label,
+        n=said["count"],
+        opposite=int(pair.opposite.sum()),
+        rho=said["spearman"],
+        equal=said["sign_agreement"],
+        greatest=said["max_abs_difference"],
+        listed=tuple(apart(pair, place) for place in order.tolist()),
+        api=None
+        if one.estimate is None
+        else f"/api/v1/estimates/{one.estimate.id}/compare/{against}?sort=-difference",
     )
-    return Pair(one.label, other.label, int(both.size), int(turned.sum()), listed)
+
+
+def apart(pair: Compared, place: int) -> Apart:
+    reward = float(pair.reward[place])
+    return Apart(
+        int(pair.index[place]),
+        reward if math.isfinite(reward) else None,
+        float(pair.a[place]),
+        float(pair.b[place]),
+    )
 
 
 PAGE = Page("/batches/{batch_id}/compare", "pages/compare.html", ComparePage, build, "runs")
