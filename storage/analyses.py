@@ -65,6 +65,5 @@ def finish(
     timing: dict[str, Any] | None = None,
 ) -> bool:
     """End the analysis with its answer. False where it had ended already."""
-    return jobs.finish(
-        session, Analysis, analysis_id, "succeeded", device=device, timing=timing, result=result
-    )
+    answered: dict[str, Any] = {"device": device, "timing": timing, "result": result}
+    return jobs.finish(session, Analysis, analysis_id, "succeeded", done=Analysis.total, **answered)

@@ -1,7 +1,8 @@
 """Screenshots of every page with the example data: light and dark, 1440 and 400 px wide, into .shots/.
 
-`--docs` also refreshes the pictures that the README and the guides show. Prints console errors, requests to
-another origin and pages that scroll sideways, and ends with status 1 if there were any.
+`--worst` takes the batches of worst.py instead, `--only NAME …` only the pages whose names contain one of
+these. `--docs` also refreshes the pictures that the README and the guides show. Prints console errors,
+requests to another origin and pages that scroll sideways, and ends with status 1 if there were any.
 """
 
 import argparse
@@ -11,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
+from worst import WORST, file_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ARGS = [
@@ -27,15 +29,17 @@ ARGS = [
     "--disable-background-networking",
 ]
 ARGS += ["--disable-component-update", "--disable-sync"]
-IN_DOCS = ("home", "batch", "group", "rollout", "whitening", "run")
+SCHEMES = ("light", "dark")
+IN_DOCS = ("home", "batch", "group", "rollout", "whitening", "run", "verify")
 
 
 @contextmanager
 def demo_server(folder: Path) -> Iterator[str]:
     """`vantage demo` on a folder of its own; yields its address once the example is loaded."""
-    vantage = str(Path(sys.executable).with_name("vantage"))
-    command = [vantage, "demo", "--port", "0", "--data-dir", str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    command = [sys.executable, "-m", "app.cli", "demo", "--port", "0", "--data-dir", str(folder)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     try:
         assert process.stdout is not None
         found = next((m for line in process.stdout if (m := re.search(r"http://[\d.]+:\d+", line))), None)
@@ -53,6 +57,7 @@ def pages(base: str) -> dict[str, str]:
     run = next(r for r in api.get("/runs").json()["items"] if r["name"] == "example")
     steps = api.get(f"/runs/{run['id']}/steps", params={"limit": 100}).json()["items"]
     batch = next((s for s in steps if s["step"] == 17), steps[-1])["batch"]
+    api.post(f"/batches/{batch}/reconcile", params={"wait": 60}, json={})
     uploads = api.get("/jobs", params={"limit": 200}).json()["items"]
     upload = next(j["id"] for j in uploads if j["kind"] in ("ingest", "upload"))
     panels = [
@@ -65,15 +70,44 @@ def pages(base: str) -> dict[str, str]:
         "home": "/",
         "receipt": f"/uploads/{upload}",
         "run": f"/runs/{run['id']}",
-        "batch": f"/batches/{batch}",
-        "group": f"/batches/{batch}/groups/3",
-        "rollout": f"/batches/{batch}/rollouts/24",
-        "whitening": f"/batches/{batch}/whitening",
+        **of_batch(batch, group=3, rollout=24),
         "dashboards": "/dashboards",
         "dashboard": f"/dashboards/{board['id']}",
         "shared": urlsplit(share["url"]).path,
         "jobs": "/jobs",
+        "findings": "/findings",
     }
+
+
+def of_batch(batch: str, group: int = 0, rollout: int = 0) -> dict[str, str]:
+    """Name -> path of every page of one batch."""
+    path = f"/batches/{batch}"
+    return {
+        "batch": path,
+        "group": f"{path}/groups/{group}",
+        "siblings": f"{path}/groups/{group}?view=side",
+        "rollout": f"{path}/rollouts/{rollout}",
+        "whitening": f"{path}/whitening",
+        "verify": f"{path}/verify",
+        "compare": f"{path}/compare",
+        "loss": f"{path}/loss",
+    }
+
+
+def worst_pages(base: str) -> dict[str, str]:
+    """The pages of the worst batches, uploaded and reconciled."""
+    api = httpx.Client(base_url=f"{base}/api/v1", timeout=120)
+    found = {"worst-home": "/"}
+    for name in WORST:
+        asked = {"wait": 60, "filename": f"{name}.jsonl"}
+        upload = api.post("/uploads", params=asked, content=file_of(name)).raise_for_status().json()
+        batch = upload["batches"][0]["id"]
+        api.post(f"/batches/{batch}/reconcile", params={"wait": 60}, json={})
+        api.post(f"/batches/{batch}/estimates", params={"wait": 60}, json={"convention": "dr_grpo/verl"})
+        found[f"{name}-receipt"] = f"/uploads/{upload['id']}"
+        found[f"{name}-run"] = f"/runs/worst-{name}"
+        found.update({f"{name}-{page}": path for page, path in of_batch(batch).items()})
+    return found
 
 
 def watch(page: Page, base: str, faults: list[str]) -> None:
@@ -99,9 +133,11 @@ def settle(page: Page) -> None:
     page.wait_for_timeout(400)
 
 
-def take(browser: Browser, base: str, paths: dict[str, str], out: Path) -> list[str]:
+def take(
+    browser: Browser, base: str, paths: dict[str, str], out: Path, schemes: tuple[str, ...]
+) -> list[str]:
     faults: list[str] = []
-    for scheme in ("light", "dark"):
+    for scheme in schemes:
         for width in (1440, 400):
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
             page = context.new_page()
@@ -123,17 +159,27 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--docs", action="store_true", help="also refresh docs/screenshots/*.png")
     parser.add_argument("--base", help="a running server with the example loaded, instead of one of our own")
+    parser.add_argument("--worst", action="store_true", help="the batches that pages find hard")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="only pages whose names contain one of these"
+    )
+    parser.add_argument("--scheme", choices=SCHEMES, help="one of the two colour schemes instead of both")
     args = parser.parse_args()
+    if args.docs and (args.worst or args.only or args.scheme == "dark"):
+        parser.error("--docs takes every page of the example, in light")
     out = ROOT / ".shots"
     out.mkdir(exist_ok=True)
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory(prefix="vantage-shots-") as folder, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=ARGS)
-        if args.base:
-            faults = take(browser, args.base, pages(args.base), out)
-        else:
-            with demo_server(Path(folder)) as base:
-                faults = take(browser, base, pages(base), out)
+        with nullcontext(args.base) if args.base else demo_server(Path(folder)) as base:
+            paths = worst_pages(base) if args.worst else pages(base)
+            kept = {
+                name: path
+                for name, path in paths.items()
+                if not args.only or any(part in name for part in args.only)
+            }
+            faults = take(browser, base, kept, out, (args.scheme,) if args.scheme else SCHEMES)
         browser.close()
     if args.docs:
         for name in IN_DOCS:

@@ -55,7 +55,7 @@ def test_an_answer_is_kept_once(engine: Engine) -> None:
     with read(engine) as session:
         found = session.get_one(Analysis, analysis.id)
         assert (found.state, found.result, found.device) == ("succeeded", {"verdict": "match"}, "cpu")
-        assert found.timing == {"s": 1.5}
+        assert found.timing == {"s": 1.5} and found.done == found.total == 1
 
 
 def test_an_analysis_goes_with_its_batch(engine: Engine) -> None:
