@@ -94,6 +94,9 @@ def conventions_page() -> str:
         out.append(table(("setting", "value"), rows) if rows else "All defaults.\n")
         if convention.aliases:
             out.append("\nAlso reads " + ", ".join(f"`{key}`" for key in convention.aliases) + ".\n")
+        if convention.inert:
+            keys = ", ".join(f"`{key}`" for key in convention.inert)
+            out.append(f"\nTakes without effect {keys}.\n")
     return "\n".join(out)
 
 

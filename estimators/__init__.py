@@ -12,6 +12,7 @@ from estimators.policy_ratio import PolicyRatio, policy_ratio
 from estimators.refused import Refused
 from estimators.registry import ESTIMATORS
 from estimators.request import GROUPINGS, Request
+from estimators.rewards import ScoreParams
 from estimators.whitening import Whitening, scope_ids, whiten_rollouts
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Refused",
     "Request",
     "Result",
+    "ScoreParams",
     "Summaries",
     "Whitening",
     "estimate",

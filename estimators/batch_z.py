@@ -16,7 +16,7 @@ batch/batch, `batch_z/areal`) and ROLL 0.3.0 (`reward_norm` batch/batch, `batch_
 - std: of the batch, ddof 1; rLLM 0
 - ε and where: 1e-6 added to std; AReaL 1e-5
 - whitening over what: none by default
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass

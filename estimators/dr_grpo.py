@@ -16,7 +16,7 @@ tinker-cookbook 0.6.1, open-instruct (`centered`), slime and SkyRL, each under i
 - std: none
 - ε and where: none
 - whitening over what: none by default
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass

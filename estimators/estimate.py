@@ -13,6 +13,7 @@ from estimators.masked import repeated
 from estimators.moments import Moments, merged
 from estimators.registry import ESTIMATORS
 from estimators.request import Request
+from estimators.rewards import one_weight
 from estimators.tokens import RolloutMoments, absolute_sums, map_tokens, token_moments
 from estimators.whitening import Affine, Whitening, rollout_affine, scope_ids
 
@@ -54,13 +55,19 @@ class Result:
 
 def missing(batch: Batch, request: Request) -> tuple[str, ...]:
     """The fields that the request needs and the batch lacks, by the name they have in a file."""
-    lacking = [name for name in ESTIMATORS[request.estimator].needs if not _has(batch, name)]
     params = request.params
+    needs = set(ESTIMATORS[request.estimator].needs)
+    if getattr(params, "without_values", "refuse") == "zero":
+        needs.discard("values")
+    lacking = [
+        name for name in ESTIMATORS[request.estimator].needs if name in needs and not _has(batch, name)
+    ]
     if getattr(params, "beta", 0) and batch.kl is None:
         lacking += [name for name in ("old_log_probs", "ref_log_probs") if not _has(batch, name)]
     if params.truncation != "keep" and batch.truncated is None:
         lacking.append("truncated")
-    if getattr(params, "reward_weights", None) is not None and not batch.components:
+    weights = getattr(params, "reward_weights", None)
+    if weights is not None and not batch.components and not one_weight(weights):
         lacking.append("reward_components")
     if request.whitening.scope in ("data_source", "rank") and not _has(batch, request.whitening.scope):
         lacking.append(request.whitening.scope)

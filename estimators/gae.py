@@ -23,7 +23,7 @@ ROLL 0.3.0, slime, TRL 1.9 (PPO), torchrl 0.14.1, each under its name, and open-
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import torch
@@ -65,6 +65,10 @@ class CriticParams(TokenRewardParams):
             "terminate, and after every token next_values where they are; or that of rollouts cut off only"
         ),
     ] = "none"
+    without_values: Annotated[
+        Literal["refuse", "zero"],
+        About("a batch without values: refuse, or zero: as if the critic had said 0 of every token"),
+    ] = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,11 @@ def run(batch: Batch, params: GaeParams, dtype: torch.dtype) -> Raw:
 def generalised(batch: Batch, params: CriticParams, lam: float | Tensor, dtype: torch.dtype) -> Raw:
     """GAE with λ given apart, one for all or one for each rollout `[B]`."""
     if batch.values is None:
-        raise Refused("This estimator needs values, and this batch has none.")
+        if params.without_values == "refuse":
+            raise Refused("This estimator needs values, and this batch has none.")
+        nothing = torch.zeros(batch.tokens, dtype=dtype, device=batch.scores.device)
+        batch = replace(batch, values=nothing)
+    assert batch.values is not None
     rewards, values = token_rewards(batch, params, dtype), batch.values
     if params.masked_tokens in ("zero", "one_behind"):
         kept = batch.response_mask if params.masked_tokens == "zero" else reached(batch)

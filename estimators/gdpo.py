@@ -16,7 +16,7 @@ convention `gdpo/verl`), TRL 1.16.0 (`normalize_then_sum`, `gdpo/trl`) and NeMo-
 - ε and where: 1e-6 added to std; TRL 1e-4; NeMo-RL divides only where std > 0
 - whitening over what: none by default; verl over the unmasked tokens of the batch, TRL and NeMo-RL over its
   responses
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass, replace

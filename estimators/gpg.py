@@ -15,7 +15,7 @@ Paper: Chu et al. 2025, arXiv:2504.02546. Agrees with verl 0.9.1 (`compute_gpg_o
 - std: none
 - ε and where: none
 - whitening over what: none by default
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass

@@ -22,7 +22,7 @@ vectorised version `grpo_vectorized/verl`, `/verl-0.7`), TRL 1.16.0 (`grpo/trl-g
 - ε and where: 1e-6 added to std; TRL 1e-4, AReaL 1e-5, open-instruct and trl-async 1e-8, OpenRLHF 1e-9;
   torchrl's 1e-4 is the least the std can be; NeMo-RL divides only where std > 0
 - whitening over what: none by default
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ Paper: Chen et al. 2025 (Pass@k Training), arXiv:2508.10751. Agrees with verl 0.
 - std: of the group, ddof 1; none with `norm_adv_by_std_in_grpo` false
 - ε and where: 1e-6 added to std
 - whitening over what: none by default
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ Paper: Tajwar et al. 2026 (Maximum Likelihood Reinforcement Learning), arXiv:260
   whole group has 0 (`maxrl/prime-rl`)
 - ε and where: 1e-6 added to the mean; prime-rl none
 - whitening over what: none by default
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass

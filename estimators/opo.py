@@ -14,7 +14,7 @@ Paper: Hao et al. 2025 (On-Policy RL with Optimal Reward Baseline), arXiv:2505.2
 - std: none
 - ε and where: none
 - whitening over what: none by default
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass

@@ -22,7 +22,8 @@ class About:
 
 
 def read_settings(start: Settings, given: Mapping[str, Any], what: str) -> Settings:
-    """`start` with the values of `given` put in, each checked against its field's type and bounds.
+    """`start` with the values of `given` put in, each checked against its field's type and bounds. Null for a
+    setting that cannot be null is as in a configuration: not given.
 
     `what` names the settings in messages ("params of gae"). Raises ValueError that names field and remedy.
     """
@@ -32,6 +33,8 @@ def read_settings(start: Settings, given: Mapping[str, Any], what: str) -> Setti
         if name not in declared:
             raise ValueError(f"{what} has no {name!r}; it has {', '.join(declared) or 'no settings'}.")
         hint, about = declared[name]
+        if value is None and NoneType not in get_args(hint):
+            continue
         where = f"{name} of {what}"
         changes[name] = _bounded(_typed(value, hint, where), about, where)
     changed: Settings = replace(start, **changes)  # type: ignore[type-var] # always a dataclass of settings

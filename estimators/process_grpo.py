@@ -15,7 +15,7 @@ Paper: Shao et al. 2024 (DeepSeekMath, section 4.1.3), arXiv:2402.03300. Agrees 
 - std: over all steps of the group, ddof 0
 - ε and where: none; a group whose std is at most `std_tol` is refused, or 0 where asked for
 - whitening over what: none by default
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass, replace

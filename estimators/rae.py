@@ -15,7 +15,7 @@ Paper: Liu et al. 2025 (SPIRAL), arXiv:2506.24119. Agrees with prime-rl 0.8.0 (`
 - std: none
 - ε and where: none
 - whitening over what: none by default
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ each under its name, and with slime's step before whitening.
 - ε and where: of whitening only
 - whitening over what: none by default; verl and OpenRLHF over the unmasked tokens of the batch, so that long
   responses decide mean and spread; rLLM over its responses
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass

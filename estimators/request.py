@@ -104,16 +104,19 @@ def _aliased(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Configuration keys of the convention's framework put under our names: (params, whitening).
 
-    Our own names win over the framework's, in whatever order they are given.
+    Our own names win over the framework's, and keys are read in the convention's order, in whatever order
+    they are given. Params that are all spelt out, as a request spells them, hold no key of a framework.
     """
     aliases = convention.aliases if convention else {}
+    if convention and params.keys() >= settings_to_dict(convention.params).keys():
+        aliases = {}
     own: dict[str, Any] = {}
     whitening: dict[str, Any] = {}
-    for name, value in params.items():
-        if name in aliases:
-            alias = aliases[name]
-            (whitening if alias.whitening else own).update(alias.settings(name, value))
-    return own | {name: value for name, value in params.items() if name not in aliases}, whitening
+    for name, alias in aliases.items():
+        if name in params:
+            (whitening if alias.whitening else own).update(alias.settings(name, params[name]))
+    read = {*aliases, *(convention.inert if convention else ())}
+    return own | {name: value for name, value in params.items() if name not in read}, whitening
 
 
 def _grouping(value: Any, convention: Convention | None) -> str:

@@ -1,7 +1,7 @@
 """The score stage: the reward of every token, or one score per rollout, from what the batch has recorded."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, TypeGuard
 
 import torch
 from torch import Tensor
@@ -59,7 +59,10 @@ class ScoreParams(KlInReward):
     ] = "tokens"
     reward_weights: Annotated[
         tuple[float, ...] | dict[str, float] | None,
-        About("weights of the reward components, by name or in recorded order; null: the score as recorded"),
+        About(
+            "weights of the reward components, by name or in recorded order, or the one of the reward where "
+            "there are no components; null: the score as recorded"
+        ),
     ] = None
 
 
@@ -110,6 +113,11 @@ def component_scores(batch: Batch, weights: tuple[float, ...] | dict[str, float]
     return torch.where(present.any(dim=1), total, torch.nan)
 
 
+def one_weight(weights: tuple[float, ...] | dict[str, float]) -> TypeGuard[tuple[float]]:
+    """Whether the weights are those of one reward, which then needs no name."""
+    return isinstance(weights, tuple) and len(weights) == 1
+
+
 def rollout_scores(batch: Batch, params: ScoreParams) -> Tensor:
     """One score per rollout before grouping, `[B]` float64; NaN where the rollout was not scored.
 
@@ -126,8 +134,11 @@ def rollout_scores(batch: Batch, params: ScoreParams) -> Tensor:
 def _recorded_scores(batch: Batch, params: ScoreParams) -> Tensor:
     tokens = recorded_token_rewards(batch, params.beta != 0)
     bare = tokens is None and not bool(torch.isfinite(batch.scores).any())
-    if params.reward_weights is not None or (bare and batch.components):
-        return component_scores(batch, params.reward_weights)
+    weights = params.reward_weights
+    if weights is not None and not batch.components and one_weight(weights):
+        return weights[0] * _recorded_scores(batch, replace(params, reward_weights=None))
+    if weights is not None or (bare and batch.components):
+        return component_scores(batch, weights)
     if params.score == "reward" or tokens is None:
         return batch.scores.double()
     sums, absent = segment_sums(tokens, batch.offsets), batch.lengths == 0

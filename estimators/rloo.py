@@ -17,7 +17,7 @@ groups of one, `rloo_vectorized/verl`), TRL 1.16.0, OpenRLHF 0.11.2, NeMo-RL 0.6
 - std: none
 - ε and where: none
 - whitening over what: none by default; TRL over the responses of the batch with `normalize_advantages`
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from dataclasses import dataclass

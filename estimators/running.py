@@ -15,7 +15,7 @@ LeVeque 1979, Updating formulae, for the merge of moments.
 - std: of all scores so far, ddof 1; the first score of a task has 0
 - ε and where: 1e-6 added to std
 - whitening over what: none by default
-- what `returns` means: nothing, there is no critic
+- what `returns` means: the advantages before whitening; there is no critic
 """
 
 from collections.abc import Mapping

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from estimators import ESTIMATORS, ScoreParams
 from storage import arrays, batches, estimates, rollouts
 from storage.database import AnySession
 from storage.models import Estimate, EstimateRollout, Rollout
@@ -26,15 +27,31 @@ def of_rollout(session: AnySession, estimate: Estimate, rollout: Rollout) -> Val
 
     A rollout without tokens stands as one token and has no mask.
     """
-    stored = {name: estimates.field(name, estimate.id) for name in FIELDS} if estimate.per_token else {}
+    stored = {name: stored_field(estimate, name) for name in FIELDS} if estimate.per_token else {}
     found = arrays.rollout_arrays(session, rollout, [MASK, *stored.values()])
     mask = mask_of(found.get(MASK), rollout.length)
     values: Values = {name: as_array(found.get(field)) for name, field in stored.items()}
     if values.get("advantages") is None:
         row = session.get(EstimateRollout, (estimate.id, rollout.index))
-        numbers = {name: getattr(row, column, None) for name, column in COLUMNS.items()}
-        values = {name: spread(numbers[name], mask) for name in COLUMNS} | {"returns": None}
+        numbers = {name: getattr(row, column, None) for name, column in columns_of(estimate).items()}
+        values = {"returns": None} | {name: spread(number, mask) for name, number in numbers.items()}
     return {MASK: mask, **values}
+
+
+def compares(estimate: Estimate) -> bool:
+    """Whether it compares scores of rollouts: there is no critic, and what is whitened is its `returns`."""
+    return issubclass(ESTIMATORS[estimate.estimator].params, ScoreParams)
+
+
+def columns_of(estimate: Estimate) -> dict[str, str]:
+    """The columns that hold a field where the estimate is one number per rollout."""
+    return COLUMNS | ({"returns": COLUMNS["advantages_raw"]} if compares(estimate) else {})
+
+
+def stored_field(estimate: Estimate, name: str) -> str:
+    """The array that holds a field per token."""
+    same = name == "returns" and compares(estimate)
+    return estimates.field("advantages_raw" if same else name, estimate.id)
 
 
 def as_array(value: Any) -> Array | None:
@@ -67,11 +84,12 @@ def pieces(session: AnySession, estimate: Estimate, wanted: Sequence[str] = FIEL
     """The whole batch, one part at a time in memory, with the mask and the `wanted` fields."""
     columns = rollouts.columns(session, estimate.batch_id)
     names = dict(group_names(session, estimate.batch_id))
-    fields = [MASK] + [estimates.field(name, estimate.id) for name in wanted if estimate.per_token]
+    stored = {stored_field(estimate, name) for name in wanted if estimate.per_token}
+    fields = [MASK, *sorted(stored)]
     streams = {field: Lockstep(arrays.iterate(session, estimate.batch_id, field)) for field in fields}
     numbers = {
         name: by_place(session, estimate, columns, column)
-        for name, column in COLUMNS.items()
+        for name, column in columns_of(estimate).items()
         if name in wanted
     }
     for group_no, part, start, end in parts(columns):
@@ -95,7 +113,7 @@ def of_place(
     """Values of one rollout: as stored, else its one number on every token."""
     values: Values = {MASK: mask}
     for name in wanted:
-        stored = found.get(estimates.field(name, estimate.id))
+        stored = found.get(stored_field(estimate, name))
         values[name] = spread(numbers[name], mask) if stored is None and name in numbers else stored
     return values
 

@@ -38,7 +38,8 @@ class Alias:
 class Convention:
     """`params` is the estimator's parameter dataclass; `framework` and `version` say with whom it agrees.
 
-    `grouping` is how it groups rollouts unless the request says otherwise.
+    `grouping` is how it groups rollouts unless the request says otherwise. `inert` are configuration keys of
+    the framework that change nothing here.
     """
 
     name: str
@@ -50,3 +51,4 @@ class Convention:
     note: str
     aliases: Mapping[str, Alias] = field(default_factory=dict)
     grouping: str = "group_id"
+    inert: tuple[str, ...] = ()

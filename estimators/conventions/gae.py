@@ -56,6 +56,7 @@ GAE = (
         gae.GaeParams(
             score_location="last_response",
             bootstrap="no_eos",
+            without_values="zero",
             kl_clamp="none",
             kl_penalty="k1",
             reward_clip_range=(-20.0, 20.0),
@@ -64,7 +65,8 @@ GAE = (
         "areal",
         "1.0.4",
         "Masked tokens are skipped; rollouts that were cut off go on with `bootstrap_value`; `reward_norm` "
-        "and `adv_norm` as configured, both off by default.",
+        "and `adv_norm` as configured, both off by default. Without values, as its GRPO recipes run, they "
+        "are 0.",
         keys.AREAL,
     ),
     Convention(
@@ -75,7 +77,7 @@ GAE = (
         "skyrl",
         "a9564572",
         "Masked tokens take part with their recorded values and keep what whitening leaves there.",
-        keys.SKYRL,
+        keys.SKYRL_GAE,
     ),
     Convention(
         "gae/roll",

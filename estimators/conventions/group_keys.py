@@ -9,7 +9,12 @@ from estimators.conventions.keys import (
     CHOSEN,
     DROP_TRUNCATED,
     MASK_TRUNCATED,
+    WHITEN,
+    around_zero,
+    as_roll_whitens,
     over_the_batch,
+    prompts_by_place,
+    two_levels,
 )
 
 Keys = Mapping[str, Alias]
@@ -51,7 +56,7 @@ def over_responses(value: Any) -> Mapping[str, Any]:
     return over_the_batch(value)
 
 
-_LEVELS = {"batch": "batch", "group": "group", None: "none"}
+_LEVELS = {"batch": "batch", "group": "group", None: "none", "none": "none"}
 _MEAN = one_of({name: {"mean_level": level} for name, level in _LEVELS.items()})
 _STD = one_of({name: {"scale_rewards": level} for name, level in _LEVELS.items()})
 _DDOF = Alias(read=one_of({True: {"ddof": 1}, False: {"ddof": 0}}))
@@ -65,13 +70,17 @@ def _leave_one_out(value: Any) -> Mapping[str, Any]:
     return {"mean_leave1out": value, "singleton": "raw" if value else "zero"}
 
 
+def _mc_advantage(value: Any) -> Mapping[str, Any]:
+    """torchrl's `MCAdvantage`: unless `trajectory_return` is given it standardises step by step."""
+    return {"group_size": value, "trajectory_return": "none", "epsilon": 1e-6}
+
+
 VERL: Keys = {"adv_estimator": CHOSEN, "grpo_norm_by_std": _STD_FLAG}
 #: The trainer does not pass the flag on.
 VERL_VECTORIZED: Keys = {"adv_estimator": CHOSEN, "norm_adv_by_std_in_grpo": CHOSEN}
 TRL: Keys = {
     "mask_truncated_completions": MASK_TRUNCATED,
     "num_generations": Alias("group_size"),
-    "beta": Alias("kl_coef"),
     "scale_rewards": Alias(
         read=one_of(
             {
@@ -129,6 +138,7 @@ SLIME: Keys = {
     "advantage_estimator": CHOSEN,
     "n_samples_per_prompt": Alias("group_size"),
     "rollout_batch_size": Alias("group_count"),
+    "normalize_advantages": WHITEN,
     "grpo_std_normalization": _STD_FLAG,
     "disable_grpo_std_normalization": Alias("norm_adv_by_std_in_grpo", negate=True),
 }
@@ -136,6 +146,7 @@ SLIME_CENTRED: Keys = {
     "advantage_estimator": CHOSEN,
     "n_samples_per_prompt": Alias("group_size"),
     "rollout_batch_size": Alias("group_count"),
+    "normalize_advantages": WHITEN,
     "grpo_std_normalization": CHOSEN,
     "disable_grpo_std_normalization": CHOSEN,
 }
@@ -145,6 +156,26 @@ AREAL_NORM: Keys = {
     "mean_leave1out": Alias(read=_leave_one_out),
     "std_unbiased": _DDOF,
     "eps": Alias("epsilon"),
+}
+
+
+def _areal_norm(value: Any) -> Mapping[str, Any]:
+    """AReaL's `reward_norm`; a key that is not given is as AReaL has it."""
+    if not isinstance(value, Mapping):
+        raise ValueError("give an object of mean_level, std_level, group_size and so on.")
+    settings: dict[str, Any] = {}
+    for name, given in ({"mean_level": "group", "std_level": "group"} | dict(value)).items():
+        if name not in AREAL_NORM and name != "group_size":
+            raise ValueError(f"it has no {name!r}.")
+        settings |= AREAL_NORM[name].settings(name, given) if name in AREAL_NORM else {name: given}
+    return settings
+
+
+AREAL_GRPO: Keys = {
+    **AREAL_NORM,
+    "reward_norm": Alias(read=_areal_norm),
+    "adv_norm": Alias(whitening=True, read=two_levels),
+    "reward_clip": Alias(read=around_zero),
 }
 AREAL_BATCH: Keys = {
     "mean_level": only("batch", "grpo/areal"),
@@ -162,6 +193,8 @@ AREAL_RLOO: Keys = {
     "eps": CHOSEN,
 }
 ROLL_NORM: Keys = {
+    "whiten_advantages": Alias(whitening=True, read=as_roll_whitens),
+    "advantage_clip": Alias("clip", whitening=True),
     "max_len_mask": MASK_TRUNCATED,
     "adv_estimator": CHOSEN,
     "norm_mean_type": Alias(read=_MEAN),
@@ -195,7 +228,7 @@ RLLM: Keys = {}
 #: Estimators to which rLLM's switch and ε mean nothing.
 RLLM_PLAIN: Keys = {"norm_adv_by_std_in_grpo": CHOSEN, "epsilon": CHOSEN}
 TORCHRL: Keys = {
-    "grpo_size": Alias("group_size"),
+    "grpo_size": Alias(read=_mc_advantage),
     "eps": Alias("epsilon"),
     "trajectory_return": Alias(
         read=one_of(
@@ -210,6 +243,8 @@ SKYRL: Keys = {
     "advantage_batch_normalize": BATCH_NORMALIZE,
     "loss_reduction": Alias("loss_agg_mode"),
     "max_seq_len": Alias("loss_scale_factor"),
+    "micro_batch_size": CHOSEN,
+    "prompt_boundaries": Alias(read=prompts_by_place),
 }
 PRIME: Keys = {"algo": CHOSEN}
 TINKER: Keys = {"kl_penalty_coef": Alias("kl_coef")}

@@ -104,14 +104,14 @@ GRPO = (
         _AREAL,
         "Sample std + 1e-5. With group_size groups are by position, and rollouts left over are divided by "
         "1e-5.",
-        keys.AREAL_NORM,
+        keys.AREAL_GRPO,
     ),
     _grpo(
         "areal",
         "1.0.4",
         replace(_AREAL, scale_rewards="batch"),
         "Centred by group, divided by the std over the batch around the group means + 1e-5.",
-        keys.AREAL_NORM,
+        keys.AREAL_GRPO,
         "grpo/lite-ppo",
     ),
     _grpo(
@@ -140,7 +140,8 @@ GRPO = (
         "torchrl",
         "0.14.1",
         GrpoParams(epsilon=1e-4, eps_placement="floor", **_VOTE),
-        "Sample std, at least 1e-4 (MCAdvantage: 1e-6). trajectory_return null standardises token by token.",
+        "Sample std, at least 1e-4 (MCAdvantage: 1e-6). trajectory_return null, or grpo_size without "
+        "it as MCAdvantage has it, standardises token by token.",
         keys.TORCHRL,
     ),
     _grpo(

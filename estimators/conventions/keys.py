@@ -1,11 +1,13 @@
 """Configuration keys that several conventions read, and how they are read."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from estimators.conventions.convention import Alias
 from estimators.levels import LevelNorm
-from estimators.parameters import read_settings
+from estimators.parameters import read_settings, settings_to_dict
+from estimators.whitening import W_VERL
 
 
 def over_the_batch(value: Any) -> Mapping[str, Any]:
@@ -28,6 +30,27 @@ def less_the_mean_of_all_cells(value: Any) -> Mapping[str, Any]:
         "eps_placement": "floor",
         "zero_masked": False,
     }
+
+
+def once_more(again: Mapping[str, Any]) -> Alias:
+    """SkyRL's switch where advantages were whitened before: both together are one whitening, `again`."""
+
+    def read(value: Any) -> Mapping[str, Any]:
+        if not isinstance(value, bool):
+            raise ValueError("give true or false.")
+        return again if value else {}
+
+    return Alias(whitening=True, read=read)
+
+
+def roll_sums(value: Any) -> Mapping[str, Any]:
+    return {"masked_tokens": "zero"} if value == "reinforce" else {}
+
+
+def as_roll_whitens(value: Any) -> Mapping[str, Any]:
+    """ROLL's switch of whitening: one token is left as it is, and masked tokens become 0."""
+    settings = settings_to_dict(replace(W_VERL, zero_masked=True, too_few="skip"))
+    return settings if over_the_batch(value)["scope"] == "batch" else {"scope": "none"}
 
 
 def truncated_rollouts(rule: str) -> Alias:
@@ -70,6 +93,12 @@ def two_levels(value: Any) -> Mapping[str, Any]:
     }
 
 
+def prompts_by_place(value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    raise ValueError("leave it out: the rollouts of a prompt are those of one group_id.")
+
+
 #: Says what the convention's name says, or is of no account in it.
 CHOSEN = Alias()
 BATCH_NORMALIZE = Alias(whitening=True, read=less_the_mean_of_all_cells)
@@ -102,12 +131,26 @@ ROLL = {
     "advantage_clip": Alias("clip", whitening=True),
     "max_len_mask": MASK_TRUNCATED,
 }
+#: Sums of rewards: ROLL's `reinforce` counts a step on masked tokens, and whitens as its GAE does.
+ROLL_SUMS = {
+    **ROLL,
+    "adv_estimator": Alias(read=roll_sums),
+    "whiten_advantages": Alias(whitening=True, read=as_roll_whitens),
+}
 SLIME = {**LAMBD, "advantage_estimator": CHOSEN, "normalize_advantages": WHITEN}
 SKYRL = {
     **LAMBD,
     "advantage_estimator": CHOSEN,
     "loss_reduction": Alias("loss_agg_mode"),
     "max_seq_len": Alias("loss_scale_factor"),
+    "micro_batch_size": CHOSEN,
+    "prompt_boundaries": Alias(read=prompts_by_place),
+}
+SKYRL_GAE = {**SKYRL, "advantage_batch_normalize": once_more(less_the_mean_of_all_cells(True))}
+#: Masked tokens are 0 by then, and so is the mean of all cells.
+SKYRL_REINFORCE = {
+    **SKYRL,
+    "advantage_batch_normalize": once_more({"ddof": 0, "eps_placement": "floor"}),
 }
 VERL = {"adv_estimator": CHOSEN}
 TRL_PPO = {"kl_estimator": Alias("kl_penalty")}

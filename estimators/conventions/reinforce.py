@@ -52,7 +52,7 @@ REINFORCE: tuple[Convention, ...] = (
         "skyrl",
         "a9564572",
         "The sum starts anew in front of every masked token, as in verl up to 0.8.",
-        {**keys.SKYRL, **_NO_LAMBDA},
+        {**keys.SKYRL_REINFORCE, **_NO_LAMBDA},
     ),
     Convention(
         "remax/verl",
@@ -92,6 +92,6 @@ REINFORCE: tuple[Convention, ...] = (
         None,
         None,
         "Rewards still to come as they are; masked tokens are skipped.",
-        {**keys.ROLL, **_NO_LAMBDA},
+        {**keys.ROLL_SUMS, **_NO_LAMBDA},
     ),
 )

@@ -71,7 +71,7 @@ def test_advantages_of_a_rollout_are_those_of_the_convention(filled: Service, gr
         assert shown["advantages"] == pytest.approx([expected[index] * m for m in mask])
         assert shown["advantages_raw"] == shown["advantages"]
         assert len(shown["advantages"]) == length
-        assert shown["returns"] is None and shown["nonfinite"] == {}
+        assert shown["returns"] == shown["advantages_raw"] and shown["nonfinite"] == {}
 
 
 def test_advantages_per_token_have_returns(filled: Service, gae: dict[str, Any]) -> None:
@@ -104,9 +104,8 @@ def test_the_whole_batch_is_the_same_in_every_format(
     assert pq.read_table(io.BytesIO(answers["parquet"].content)).to_pylist() == rows
     arrays = np.load(io.BytesIO(answers["npz"].content))
     assert arrays["index"].tolist() == [row["index"] for row in rows]
-    for name in ("advantages", "advantages_raw", "response_mask"):
+    for name in ("advantages", "advantages_raw", "returns", "response_mask"):
         assert arrays[name].tolist() == [value for row in rows for value in row[name]]
-    assert ("returns" in arrays) == (kind == "gae")
     assert arrays["response_offsets"].tolist()[-1] == 3 * sum(LENGTHS)
 
 

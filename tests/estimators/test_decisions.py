@@ -160,7 +160,7 @@ def test_missing_and_usable_name_fields() -> None:
     whitened = {
         "estimator": "grpo",
         "whitening": {"scope": "rank"},
-        "params": {"kl_coef": 0.1, "reward_weights": [1]},
+        "params": {"kl_coef": 0.1, "reward_weights": [1, 2]},
     }
     assert missing(scored, Request.from_dict(whitened)) == (
         "old_log_probs",
@@ -168,6 +168,21 @@ def test_missing_and_usable_name_fields() -> None:
         "reward_components",
         "rank",
     )
+
+
+def test_one_weight_is_that_of_the_reward_where_there_are_no_components() -> None:
+    batch = batch_of([[1]] * 2, ["g", "g"], scores=[1.0, 0.0])
+    body: dict[str, object] = {"convention": "dr_grpo/trl", "params": {"reward_weights": [3.0]}}
+    assert missing(batch, Request.from_dict(body)) == ()
+    near(ask(body, batch).advantages, [1.5, -1.5])
+
+
+def test_areal_without_values_takes_them_as_zero() -> None:
+    batch = batch_of([[1, 1], [1, 1]], ["g", "g"], scores=[1.0, 0.0])
+    norm = {"std_level": None, "group_size": 2}
+    body: dict[str, object] = {"convention": "gae/areal", "params": {"reward_norm": norm}}
+    assert missing(batch, Request.from_dict(body)) == ()
+    near(ask(body, batch).advantages, [0.5, 0.5, -0.5, -0.5])
 
 
 def test_reward_weights_by_name_and_their_mistakes() -> None:

@@ -1,6 +1,7 @@
 """Requests read JSON, say what is wrong with it, and write themselves so that they read the same again."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from estimators import CONVENTIONS, ESTIMATORS, Request
 from estimators.gae import GaeParams
+from estimators.whitening import W_TRL, W_VERL, Whitening
 from tests.estimators.strategies import law
 
 BODIES = [{"convention": name} for name in CONVENTIONS] + [{"estimator": name} for name in ESTIMATORS]
@@ -72,6 +74,52 @@ def test_a_framework_configuration_can_be_pasted() -> None:
     assert isinstance(request.params, GaeParams)
     assert (request.params.lam, request.params.kl_coef, request.params.kl_penalty) == (0.95, 0.01, "k3")
     assert request.whitening.scale is False and request.whitening.scope == "batch"
+
+
+@pytest.mark.parametrize(
+    ("convention", "config", "changed"),
+    [
+        # Of the loss: the reward stays as it is.
+        ("grpo/trl-group", {"beta": 0.04, "num_generations": 4, "loss_type": "dapo"}, {"group_size": 4}),
+        ("rloo/trl", {"beta": 0.05}, {"kl_coef": 0.05}),
+        ("grpo/verl", {"adv_estimator": "grpo", "gamma": 0.9, "lam": 0.95, "num_repeat": 8}, {}),
+        ("gae/verl", {"norm_adv_by_std_in_grpo": False, "gamma": 0.9}, {"gamma": 0.9}),
+        ("gae/verl", {"gamma": None, "lam": None}, {}),
+        (
+            "grpo/areal",
+            {"reward_norm": {"mean_level": "batch", "group_size": 4, "std_level": None}, "adv_norm": None},
+            {"mean_level": "batch", "group_size": 4, "scale_rewards": "none"},
+        ),
+        # As a request spells it itself.
+        ("grpo/areal", {"mean_level": "none", "scale_rewards": "none"}, {"mean_level": "none"}),
+        ("grpo/torchrl", {"grpo_size": 4}, {"trajectory_return": "none", "epsilon": 1e-6}),
+        ("grpo/torchrl", {"trajectory_return": "sum", "grpo_size": 4}, {"trajectory_return": "sum"}),
+        ("reward_to_go", {"adv_estimator": "reinforce"}, {"masked_tokens": "zero"}),
+    ],
+)
+def test_configuration_keys_set_what_they_set_in_their_framework(
+    convention: str, config: dict[str, object], changed: dict[str, object]
+) -> None:
+    request = Request.from_dict({"convention": convention, "params": config}).to_dict()
+    start = Request.from_dict({"convention": convention}).to_dict()["params"]
+    assert {name: request["params"][name] for name in changed} == changed
+    assert "kl_coef" in changed or request["params"]["kl_coef"] == start["kl_coef"]
+    if not changed:
+        assert request["params"] == start
+    assert Request.from_dict(json.loads(json.dumps(request))).to_dict() == request
+
+
+def test_whitening_that_a_framework_switches_on_is_its_own() -> None:
+    def whitening(convention: str, **params: object) -> Whitening:
+        return Request.from_dict({"convention": convention, "params": params}).whitening
+
+    assert whitening("gae/skyrl", advantage_batch_normalize=False) == W_TRL
+    assert whitening("gae/skyrl", advantage_batch_normalize=True).mean_scope == "cells"
+    assert whitening("grpo/skyrl", advantage_batch_normalize=False).scope == "none"
+    assert whitening("grpo/slime", normalize_advantages=True).scope == "batch"
+    rolls = replace(W_VERL, zero_masked=True, too_few="skip")
+    assert whitening("reward_to_go", whiten_advantages=True) == rolls
+    assert whitening("grpo/roll", whiten_advantages=True) == rolls
 
 
 def test_overrides_keep_the_rest_of_the_convention() -> None:

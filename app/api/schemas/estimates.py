@@ -100,7 +100,9 @@ class Advantages(Shape):
     response_mask: list[int] | None
     advantages: list[Number]
     advantages_raw: list[Number] = Field(description="Before whitening.")
-    returns: list[Number] | None
+    returns: list[Number] | None = Field(
+        description="Targets of the critic; without one, of estimators comparing rollouts: advantages_raw."
+    )
     nonfinite: NonfiniteFields
 
 

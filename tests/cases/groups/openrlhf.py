@@ -22,7 +22,8 @@ def grouped(case: Case) -> Built:
         del params["estimator"], params["n_samples_per_prompt"]
         body["convention"] = "grpo/openrlhf"
         params |= {"mean_level": "batch", "norm_adv_by_std_in_grpo": False, "singleton": "zero"}
-    return Built(rows, body, case["expected"].get("advantages"))
+    expected = case["expected"]
+    return Built(rows, body, expected.get("advantages"), expected.get("returns"))
 
 
 def stop_properly(case: Case) -> list[Built]:
