@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.ingest import FORMATS
+
 #: Fields that views depend on, in the order in which a reader looks for them, and what they give.
 SHOWN = {
     "group_id": "which rollouts are siblings",
@@ -37,6 +39,7 @@ _REMEDIES = {
     "trl-parquet": "log_completions=True writes text, rewards and one advantage; write canonical rows with "
     "{field} from the trainer's generation step",
 }
+_ABOUT = {known.name: known.about for known in FORMATS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,13 @@ def line_of(name: str, told: str, format: str) -> FieldLine:
 
 def remedy_of(field: str, format: str) -> str:
     """How the field would come into the next file."""
-    return _REMEDIES.get(format, _CANONICAL).format(field=field)
+    if format in _REMEDIES:
+        return _REMEDIES[format].format(field=field)
+    about = _ABOUT.get(format)
+    if about is None:
+        return _CANONICAL.format(field=field)
+    known = about.absent.get(field, "").replace("`", "")
+    return known or f"no setting of the trainer is known that records it; write canonical rows with {field}"
 
 
 def is_there(fields: Mapping[str, Any], name: str) -> bool:

@@ -51,3 +51,9 @@ def test_files_of_one_step_are_joined_and_the_receipt_says_so(service: Service) 
 
 def test_samples_are_there_for_every_row() -> None:
     assert all((SAMPLES / name).exists() for name in SAMPLE_ROWS)
+
+
+def test_what_is_absent_is_named_with_the_setting_that_would_record_it(service: Service) -> None:
+    (batch,) = send(service, "prime_rl/token_exports")["batches"]
+    page = service.client.get(f"/batches/{batch['id']}", headers={"Accept": "text/html"}).text
+    assert "send rollouts/step_{s}/train/all/traces.jsonl with it" in page
