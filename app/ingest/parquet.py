@@ -139,14 +139,14 @@ def rows(table: Table, source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
                 batch = next(batches, None)
                 if batch is None:
                     return
-                cells, spent = _cells(batch)
+                held, spent = cells(batch)
             except _FAILURES as error:
                 raise Unreadable(_sentence(number, error), "parquet_damaged") from None
             decoded += spent
             table.account.reach(decoded, size)
             for index in range(batch.num_rows):
                 number += 1
-                yield number, {name: values[index] for name, values in cells if values[index] is not None}
+                yield number, {name: values[index] for name, values in held if values[index] is not None}
             source.report(size * number // total)
 
 
@@ -155,7 +155,7 @@ def _sentence(number: int, error: Exception) -> str:
     return f"the Parquet data is damaged after row {number} ({reason}); rows before it stand. Copy it again."
 
 
-def _cells(batch: Any) -> tuple[list[tuple[str, list[Any]]], int]:
+def cells(batch: Any) -> tuple[list[tuple[str, list[Any]]], int]:
     """Values of every column per row, and how many bytes they take. A prompt that repeats is counted once."""
     found, spent = [], 0
     for index, name in enumerate(batch.schema.names):

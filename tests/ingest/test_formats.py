@@ -40,6 +40,12 @@ SAMPLE_ROWS: dict[str, tuple[str, int, list[int], list[Place], int | None, int]]
     "slime/rollout_data": ("slime-rollout", 24, [4] * 6, [(0, None), (1, None)], 912, 0),
     "slime/train_data": ("slime-train", 16, [4] * 4, [(0, None)], 233, 0),
     "skyrl/dumped_data": ("skyrl-training", 16, [4] * 4, [(5, None)], 233, 0),
+    "broken/bf16_ok.pt": ("saved-tensors", 2, [1, 1], [(None, None)], 8, 0),
+    "verl/main_generation_output.parquet": ("verl-generation", 12, [4] * 3, [(None, "test")], None, 0),
+    "art/demo": ("art-parquet", 24, [4] * 6, [(5, "train")], None, 0),
+    "art/legacy_yaml": ("art-yaml", 12, [4] * 3, [(5, "train")], None, 0),
+    "art/legacy_jsonl": ("art-jsonl", 12, [4] * 3, [(6, "train")], None, 0),
+    "hf_datasets_save_to_disk": ("arrow", 16, [4] * 4, [(None, None)], 94, 0),
     "trl": ("trl-parquet", 16, [4] * 4, [(1, None)], None, 0),
 }
 BY_NAME = {known.name: known for known in FORMATS}
