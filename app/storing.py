@@ -43,7 +43,8 @@ def run_ingest(task: Task, upload_id: str) -> None:
             return
         session.expunge_all()
     files = spooled(task, upload)
-    with closing(read_all(files, Options.from_request(upload.request), task.settings)) as reading:
+    options = Options.from_request(upload.request)
+    with closing(read_all(files, options, task.settings, remembered.columns(task))) as reading:
         first, items = until_first_rollout(reading)
         plan = task.commit(lambda session: begin(session, task, upload, first))
         if plan["duplicate_of"] is not None:

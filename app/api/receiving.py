@@ -6,11 +6,13 @@ behind; from then on the files are the upload's.
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Literal, Self
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 from sqlalchemy import Engine
 
 from app import uploads
@@ -19,6 +21,7 @@ from app.api.idempotency import Claim, claim_of, key_of, known
 from app.api.waiting import LONGEST
 from app.errors import BadRequest, Unprocessable
 from app.ingest import FORMATS
+from app.ingest.mapping import check_fields
 from app.ingest.options import Options
 from app.jobs import Jobs
 from app.settings import Settings
@@ -29,12 +32,14 @@ from storage.database import read, write
 from storage.runs import NAME_LENGTH
 
 MOST_STEP = 2**53
+COLUMN = "column."
+MOST_COLUMN = 1000
 
 
 class UploadQuery(BaseModel):
     """What may be said about an upload. A form's fields may say it too; the address stands above them."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="allow")
 
     filename: str | None = Field(
         default=None, max_length=4096, description="Name of the file, where it is the raw body."
@@ -62,6 +67,9 @@ class UploadQuery(BaseModel):
         max_length=64,
         description="Name of an uploaded tokenizer that decodes token ids; `none`: none, not even the run's.",
     )
+    decimal: Literal["point", "comma"] | None = Field(
+        default=None, description="How a CSV writes numbers: `1.5` (`point`) or `1,5` (`comma`)."
+    )
     wait: float = Field(
         default=0,
         ge=0,
@@ -69,6 +77,24 @@ class UploadQuery(BaseModel):
         allow_inf_nan=False,
         description="Seconds to wait until the file is read.",
     )
+
+    @model_validator(mode="after")
+    def only_columns_besides(self) -> Self:
+        """Whatever else is said is `column.<field>=<column>`."""
+        for name, value in (self.model_extra or {}).items():
+            if not name.startswith(COLUMN):
+                raise PydanticCustomError("extra_forbidden", "There is no parameter {name}.", {"name": name})
+            if not isinstance(value, str) or len(value) > MOST_COLUMN:
+                raise PydanticCustomError(
+                    "column", "{name} has one column, of at most 1,000 characters.", {"name": name}
+                )
+        return self
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Field -> column."""
+        said = (self.model_extra or {}).items()
+        return {name.removeprefix(COLUMN): str(value) for name, value in said}
 
     def options(self) -> Options:
         """Checked before a byte is taken. Raises BadRequest, Unprocessable."""
@@ -78,9 +104,12 @@ class UploadQuery(BaseModel):
         for name, value in (("run", self.run), ("split", self.split)):
             if value is not None and not value.isprintable():
                 raise Unprocessable(f"{name} holds characters that cannot be printed. Leave them out.")
-        said = self.model_dump(include={"step", "run", "split", "group_by", "duplicates", "tokenizer"})
+        said = self.model_dump(
+            include={"step", "run", "split", "group_by", "duplicates", "tokenizer", "decimal"}
+        )
         given = {name: value for name, value in said.items() if value not in (None, "")}
-        return Options.from_request({**given, "format": self.format or "auto"})
+        check_fields(self.columns)
+        return Options.from_request({**given, "format": self.format or "auto", "columns": self.columns})
 
 
 @dataclass
@@ -121,7 +150,7 @@ async def take(request: Request, settings: Settings, filename: str) -> Taken:
 
 def merged(query: UploadQuery, fields: dict[str, str]) -> UploadQuery:
     """The query with what the form's fields add. Raises RequestValidationError, as for a query."""
-    given = {name: value for name, value in fields.items() if value.strip()}
+    given = {name: value for name, value in fields.items() if value.strip() or name.startswith(COLUMN)}
     try:
         return UploadQuery.model_validate({**given, **query.model_dump(exclude_unset=True)})
     except ValidationError as error:

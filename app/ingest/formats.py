@@ -28,6 +28,7 @@ from app.ingest import (
     skyrl_evals,
     slime_rollout,
     slime_train,
+    table,
     tinker_cookbook,
     trackio_traces,
     trl_parquet,
@@ -88,6 +89,7 @@ FORMATS: tuple[Format, ...] = (
     canonical_safetensors.FORMAT,
     canonical_npz.FORMAT,
     canonical_jsonl.FORMAT,
+    table.FORMAT,
 )
 
 #: Formats whose rows complete each other's.

@@ -2,7 +2,7 @@
 job replays.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +14,7 @@ from app.ingest.expand import Caps, DamagedStream
 from app.ingest.formats import FORMATS
 from app.ingest.groups import Groups
 from app.ingest.joins import Joins
+from app.ingest.mapping import Asked, Remembered
 from app.ingest.notes import Notes
 from app.ingest.options import Options
 from app.ingest.plan import ROWS, SIDE, Place, Plan
@@ -28,10 +29,10 @@ class Reading(Iterator[Item]):
     `position` of `total` spooled bytes are consumed. Stop iterating to cancel; `close` frees what is open.
     """
 
-    def __init__(self, files: Sequence[File], options: Options, settings: Settings) -> None:
+    def __init__(self, files: Sequence[File], options: Options, settings: Settings, asked: Asked) -> None:
         self.total = sum(file.path.stat().st_size for file in files)
         self._state = _State()
-        self._items: Generator[Item] = _read_files(files, options, settings, self._state)
+        self._items: Generator[Item] = _read_files(files, options, settings, asked, self._state)
 
     def __next__(self) -> Item:
         return next(self._items)
@@ -58,7 +59,12 @@ class _State:
         return sum(self.furthest.values())
 
 
-def read_all(files: Sequence[File], options: Options, settings: Settings) -> Reading:
+def read_all(
+    files: Sequence[File],
+    options: Options,
+    settings: Settings,
+    remembered: Mapping[str, Remembered] | None = None,
+) -> Reading:
     """Iterate over `Header`s, `Rollout`s and `Problem`s of all files of an upload.
 
     Each file that is read gives one `Header` (with `format`; `run` where the file or the caller names one)
@@ -66,18 +72,19 @@ def read_all(files: Sequence[File], options: Options, settings: Settings) -> Rea
     left. A file that cannot be read gives one `Problem` with severity "error" and no row.
     Every rollout has a group id and a digest; repeats are dropped as asked. With several files, items carry
     `file`.
+    `remembered`: which column was what in tables, by their shape.
     Raises BadRequest (an unknown format or rule) and TooLarge (a limit; nothing should be kept).
     """
     if options.format not in ("auto", *(known.name for known in FORMATS)):
         names = ", ".join(known.name for known in FORMATS)
         raise BadRequest(f"format={options.format!r} is not known: use auto, {names}.")
-    return Reading(files, options, settings)
+    return Reading(files, options, settings, Asked.of(options, remembered or {}))
 
 
 def _read_files(
-    files: Sequence[File], options: Options, settings: Settings, state: _State
+    files: Sequence[File], options: Options, settings: Settings, asked: Asked, state: _State
 ) -> Generator[Item]:
-    plan = plans.make(files, options.format, settings)
+    plan = plans.make(files, options.format, settings, asked)
     with closing(_Pipeline(plan, options, settings)) as pipeline:
         last = plan.last()
         for phase, places in plan.phases():

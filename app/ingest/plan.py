@@ -6,9 +6,10 @@ First the companions (metadata beside rows), then the sides of joins, then every
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from app.ingest import refuse
+from app.ingest import refuse, table
 from app.ingest.expand import Caps, DamagedStream
 from app.ingest.formats import FORMATS, JOINS
+from app.ingest.mapping import Asked
 from app.ingest.names import folder_of
 from app.ingest.notes import listed
 from app.ingest.record import File, Format, Join, Problem, Source
@@ -65,13 +66,14 @@ class Plan:
         return done
 
 
-def make(files: Sequence[File], format: str, settings: Settings) -> Plan:
-    """Look at the beginning of every file. Raises TooLarge."""
+def make(files: Sequence[File], format: str, settings: Settings, asked: Asked) -> Plan:
+    """Look at the beginning of every file; `asked` concerns tables. Raises TooLarge."""
     plan, caps = Plan(), Caps(settings)
     for index, file in enumerate(files):
         for number, source in enumerate(unwrap(file, settings, caps)):
             if isinstance(source, Source):
-                plan.places.append(Place(index, number, source.trail, detect(source, settings, format)))
+                found = detect(source, settings, format, asked)
+                plan.places.append(Place(index, number, source.trail, found))
             else:
                 plan.places.append(Place(index, number, file.name, source))
     present = {place.format.name for place in plan.places if place.format}
@@ -79,14 +81,21 @@ def make(files: Sequence[File], format: str, settings: Settings) -> Plan:
     return plan
 
 
-def detect(source: Source, settings: Settings, name: str = "auto") -> Format | Problem:
+def detect(
+    source: Source, settings: Settings, name: str = "auto", columns: Asked = table.NOTHING_ASKED
+) -> Format | Problem:
     """The format that reads this source, or the problem that says what it is instead.
 
-    A format that is asked for by name is taken, except for files that go with others.
+    A format that is asked for by name is taken, except for files that go with others; a table whose columns
+    somebody said before is read by them, whatever else could read it.
     """
-    asked = next((known for known in FORMATS if known.name == name), None)
+    formats = table.bound(FORMATS, columns)
+    asked = None
     try:
-        for known in FORMATS:
+        if name == "auto" and table.claims(source, settings, columns):
+            name = table.NAME
+        asked = next((known for known in formats if known.name == name), None)
+        for known in formats:
             if (asked is None or known.companion) and known.sniff(source, settings):
                 return known
         return asked or refuse.explain(source, settings)

@@ -195,7 +195,7 @@ class Format:
     (runs of identical prompts). `companion`: its files have no rows; the `raw` of their header goes to the
     headers of the files of the formats `of` that lie in the same folder. `shard`: how a file's name numbers
     it among the files that belong together; gaps are said. `marker`: an empty file that says its folder is
-    finished.
+    finished. `fallback`: asked last, for what no other format claims.
     """
 
     name: str
@@ -208,6 +208,7 @@ class Format:
     of: tuple[str, ...] = ()
     shard: Pattern[str] | None = None
     marker: str | None = None
+    fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True)

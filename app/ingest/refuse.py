@@ -11,7 +11,7 @@ from app.ingest.archives import member_names, zip_kind
 from app.ingest.looks import looks_like_columns, names
 from app.ingest.pickles import MAX_BYTES, culprit, globals_of, torch_pickle
 from app.ingest.record import Problem, Source, Unreadable
-from app.ingest.refuse_text import explain_text
+from app.ingest.refuse_text import explain_text, unknown_columns
 from app.settings import Settings
 
 ACCEPTED = (
@@ -155,10 +155,8 @@ def _parquet(source: Source, settings: Settings) -> Explanation | None:
         )
     if (known := looks_like_columns(columns)) is not None:
         return "looks_like", f"this looks like {known}, which is not read yet. {ACCEPTED}"
-    message = (
-        f"this Parquet file has the columns {names(columns)}, but no response or response_ids. {ACCEPTED}"
-    )
-    return "no_response", message
+    found = unknown_columns(source, settings)
+    return found or ("no_rows", f"this Parquet file has the columns {names(columns)}, but no rows.")
 
 
 def _text(source: Source, settings: Settings) -> Explanation | None:

@@ -5,9 +5,9 @@ import json
 import re
 from typing import Any
 
-from app.ingest import jsonl
+from app.ingest import jsonl, mapping, tabular
 from app.ingest.json_rows import deeper_than
-from app.ingest.looks import looks_like, names
+from app.ingest.looks import looks_like, looks_like_columns, names
 from app.ingest.record import Source
 from app.settings import Settings
 
@@ -26,6 +26,8 @@ def explain_text(source: Source, settings: Settings) -> tuple[str, str] | None:
         return "no_rows", "no rows: the file holds only blank lines."
     if begin[:1] == b"<" and re.match(rb"<(!doctype html|html|head|body|\?xml)", begin, re.IGNORECASE):
         return "html", _page(head)
+    if (columns := unknown_columns(source, settings)) is not None:
+        return columns
     row = jsonl.first_row(source, settings)
     row = _document(source) if row is None else row
     if row is not None:
@@ -36,7 +38,15 @@ def explain_text(source: Source, settings: Settings) -> tuple[str, str] | None:
     if _REPR.match(text):
         message = "this is Python repr, not JSON; write it with json.dumps (one object per line)."
         return "python_repr", message
-    return _log(text) or _table(text) or _json_damaged(source, settings, begin) or _prose()
+    return _log(text) or _json_damaged(source, settings, begin) or _prose()
+
+
+def unknown_columns(source: Source, settings: Settings) -> tuple[str, str] | None:
+    """Of a table of which no column is the response, and that no other framework is known by."""
+    found = tabular.look(source, settings)
+    if found is None or looks_like_columns(found.columns) is not None:
+        return None
+    return mapping.CODE, str(mapping.no_answer(found, mapping.choose(found, mapping.Asked())))
 
 
 def _page(head: bytes) -> str:
@@ -70,25 +80,6 @@ def _rows(row: dict[str, Any]) -> tuple[str, str]:
         return "looks_like", f"this looks like {known}, but not like one that is read: {held}. {READS}"
     held = f"the rows have the fields {names(row)}"
     return "no_response", f"{held}, but no response or response_ids, so they are no rollouts. {READS}"
-
-
-def _table(text: str) -> tuple[str, str] | None:
-    """A CSV: every one of its first lines outside quotes has the header's separators."""
-    header = text.split("\n", 1)[0]
-    if header.startswith(("{", "[")):
-        return None
-    for separator, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
-        cells = [cell.strip().strip('"') for cell in header.rstrip("\r").split(separator)]
-        if len(cells) > 1 and all(re.fullmatch(r"[\w .\-/]{1,64}", cell) for cell in cells):
-            commas = "; its decimal commas make lists ambiguous" if re.search(r"\d,\d+[;\t\]]", text) else ""
-            message = (
-                f"this looks like a CSV with {len(cells)} columns separated by {name} ({names(cells)}), "
-                f"which is not read: lists per token cannot be trusted from a spreadsheet{commas}. "
-                'Write the rows as JSONL, for example df.to_json(path, orient="records", lines=True). '
-                f"{READS}"
-            )
-            return "csv", message
-    return None
 
 
 def _json_damaged(source: Source, settings: Settings, begin: bytes) -> tuple[str, str] | None:

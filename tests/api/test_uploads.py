@@ -157,8 +157,10 @@ def test_a_file_with_nothing_to_read_is_422_with_the_receipt(
         ({"wait": "61"}, ["wait"]),
         ({"wait": "nan"}, ["wait"]),
         ({"colour": "red"}, ["colour"]),
-        ({"tokenizer": "x"}, ["tokenizer"]),
-        ({"column.reward": "score"}, ["column.reward"]),
+        ({"tokenizer": "x" * 65}, ["tokenizer"]),
+        ({"column.rewrd": "score"}, ["column.rewrd", "reward_components"]),
+        ({"column.reward": "x" * 1001}, ["column"]),
+        ({"decimal": "dot"}, ["decimal"]),
     ],
 )
 def test_options_that_cannot_be_are_refused_and_leave_no_file(

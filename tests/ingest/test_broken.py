@@ -72,6 +72,7 @@ LOADED: dict[str, tuple[int, list[int], list[str]]] = {
         ],
     ),
     "negative_token_ids.jsonl": (1, [], ["3 masked labels (-100) in response_ids", "not decoded"]),
+    "bf16_ok.pt": (2, [], ["tokens is read as response_ids", "neither lengths nor a mask"]),
     "pretty_printed_array.json": (3, [], []),
     "log_lines_mixed_in.jsonl": (
         3,
@@ -85,7 +86,13 @@ LOADED: dict[str, tuple[int, list[int], list[str]]] = {
 
 #: file -> parts of the one sentence that refuses it
 REFUSED: dict[str, list[str]] = {
-    "spreadsheet_export.csv": ["CSV", "6 columns separated by semicolons", "JSONL"],
+    "spreadsheet_export.csv": [
+        "'1,1'",
+        "decimal=comma",
+        "per-token columns cannot be trusted from this export (response_ids, advantages)",
+        "CSV separated by semicolons",
+        "step, prompt, response, reward, advantages, response_ids",
+    ],
     "wrong_dtype.npz": ["response_ids", "float16", "cannot be exact above 2048", "int32"],
     "empty.jsonl": ["the file is empty (0 bytes)"],
     "blank_lines_only.jsonl": ["no rows"],
@@ -97,7 +104,6 @@ REFUSED: dict[str, list[str]] = {
         "this file holds a Python object of my_trainer.data.Batch, which cannot be opened safely",
         "save a dict of tensors",
     ],
-    "bf16_ok.pt": ["PyTorch file", "safetensors"],
     "parquet_bomb_2M_rows.parquet": ["2,000,000 rows", "1,000,000", "VANTAGE_MAX_ROWS"],
     "truncated.parquet": ["parquet footer missing; the copy is incomplete"],
     "bad_header.safetensors": ["not a valid safetensors file"],
