@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.ingest.record import Header, Item, Problem, Rollout
-from app.rows import CANONICAL, arrays_of, present, row_of, weight
+from app.rows import CANONICAL, arrays_of, kind_of, present, row_of, weight
 from storage.ids import derived_id
 
 BatchKey = tuple[str, int | None, str | None]  # run, step, split
@@ -71,6 +71,7 @@ class Group:
     parts: int = 0
     waiting: list[Rollout] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
     bytes: int = 0
 
 
@@ -90,9 +91,14 @@ class Shelf:
     tokens: int = 0
     groups: dict[str, Group] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
+    noted: tuple[Any, ...] = ()
 
     def note(self, rollout: Rollout) -> None:
         """Remember which fields are there and how they came about; derived once is derived for the batch."""
+        kind = kind_of(rollout)
+        if kind == self.noted:  # as the row before: nothing new
+            return
+        self.noted = kind
         provenance = self.header.get("provenance")
         stated = provenance if isinstance(provenance, dict) else {}
         for name in present(rollout):
@@ -148,6 +154,7 @@ class Intake:
         size = weight(rollout)
         group.waiting.append(rollout)
         group.numbers.append(shelf.rollouts)
+        group.sizes.append(size)
         group.bytes += size
         shelf.rollouts += 1
         shelf.scored += rollout.reward is not None
@@ -207,13 +214,13 @@ class Intake:
 
     def _parts(self, shelf: Shelf, group: Group) -> Iterator[Part]:
         """The waiting rollouts of a group, in parts of at most four chunks' bytes (or one rollout)."""
-        waiting, numbers = group.waiting, group.numbers
-        group.waiting, group.numbers, group.bytes = [], [], 0
+        waiting, numbers, sizes = group.waiting, group.numbers, group.sizes
+        group.waiting, group.numbers, group.sizes, group.bytes = [], [], [], 0
         start = 0
         while start < len(waiting):
             end, size = start, 0
             while end < len(waiting) and (end == start or size < 4 * self.plan.chunk_bytes):
-                size += weight(waiting[end])
+                size += sizes[end]
                 end += 1
             yield make_part(shelf, group, waiting[start:end], numbers[start:end], size)
             group.parts += 1

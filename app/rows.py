@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from operator import attrgetter, is_not
 from typing import Any
 
 from app.ingest.record import PROMPT_FIELD, TOKEN_FIELDS, Rollout
@@ -18,8 +19,17 @@ NOT_A_FIELD = ("row", "file", "digest", "extra", "derived", "tokens")
 #: Every field that a rollout may have: what a batch says of each is recorded, derived or absent.
 CANONICAL = (*(f.name for f in fields(Rollout) if f.name not in NOT_A_FIELD), *TOKEN_FIELDS)
 
+_OWN = tuple(name for name in CANONICAL if name not in TOKEN_FIELDS)
+_VALUES, _NONE = attrgetter(*_OWN), (None,) * len(_OWN)
+
 ROW_BYTES = 1000  # of a row's small columns, in the estimate of the memory that it takes
 TEXT_BYTES = 60  # of one token's text as an object
+
+
+def kind_of(rollout: Rollout) -> tuple[Any, ...]:
+    """Equal for rollouts that have the same fields, derived by the same rules."""
+    there = tuple(map(is_not, _VALUES(rollout), _NONE))
+    return there, tuple(rollout.tokens), tuple(rollout.derived.items())
 
 
 def present(rollout: Rollout) -> Iterator[str]:
@@ -70,10 +80,11 @@ def arrays_of(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
 
 def weight(rollout: Rollout) -> int:
     """About how many bytes of memory the rollout takes."""
-    arrays = sum(array.nbytes for array in rollout.tokens.values())
-    texts = sum(len(text or "") for text in (rollout.prompt, rollout.response, rollout.ground_truth))
+    arrays = sum(array.nbytes for array in rollout.tokens.values()) if rollout.tokens else 0
+    texts = len(rollout.prompt or "") + len(rollout.response or "") + len(rollout.ground_truth or "")
     for messages in (rollout.prompt_messages, rollout.messages):
-        texts += sum(len(str(message)) for message in messages or ())
+        if messages:
+            texts += sum(len(str(message)) for message in messages)
     tokens = TEXT_BYTES * len(rollout.response_tokens or ())
     prompt = 0 if rollout.prompt_ids is None else rollout.prompt_ids.nbytes
     return ROW_BYTES + arrays + texts + tokens + prompt

@@ -177,10 +177,13 @@ def put_chunk(session: WriteSession, upload_id: str, chunk: Chunk) -> None:
             session, run_id=run.id, upload_id=upload_id, format=shelf.format, step=shelf.step,
             split=shelf.split, id=shelf.id, header=shelf.header,
         )  # fmt: skip
-    for part in chunk.parts:
-        batches.add_part(
-            session, part.batch_id, part.group_no, part.part, part.prompt, part.rollouts, part.arrays
-        )
+    batches.add_parts(
+        session,
+        [
+            batches.NewPart(p.batch_id, p.group_no, p.part, p.prompt, p.rollouts, p.arrays)
+            for p in chunk.parts
+        ],
+    )
     uploads.add_problems(session, upload_id, chunk.problems)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Row, func, insert, select
+from sqlalchemy import ColumnElement, Row, func, select
 from sqlalchemy import delete as delete_from
 
 from storage import codec
@@ -22,7 +22,8 @@ from storage.models import Rollout, TokenArray
 
 __all__ = [
     "ABSENT", "MISSING", "Corrupt", "Encoded", "by_part", "decode", "delete", "encode", "fields", "flat",
-    "is_missing", "iterate", "pack_texts", "put", "put_fields", "rollout_arrays", "unpack_texts",
+    "is_missing", "iterate", "pack_texts", "put", "rollout_arrays", "rows_of",
+    "unpack_texts",
 ]  # fmt: skip
 
 TEXTS = "response_tokens"
@@ -45,16 +46,7 @@ class Corrupt(Exception):
 
 def put(session: WriteSession, batch_id: str, field: str, group_no: int, part: int, values: Values) -> None:
     """Store (or replace) one field of one part; `values` has one entry per slot."""
-    upsert(session, TokenArray, list(_rows(batch_id, group_no, part, {field: values})))
-
-
-def put_fields(
-    session: WriteSession, batch_id: str, group_no: int, part: int, arrays: Mapping[str, Values]
-) -> None:
-    """Store several fields of a new part at once."""
-    rows = list(_rows(batch_id, group_no, part, arrays))
-    if rows:
-        session.execute(insert(TokenArray), rows)
+    upsert(session, TokenArray, list(rows_of(batch_id, group_no, part, {field: values})))
 
 
 def iterate(
@@ -199,7 +191,10 @@ def _texts(data: NDArray[Any], sizes: NDArray[Any]) -> list[str]:
     return texts
 
 
-def _rows(batch_id: str, group_no: int, part: int, arrays: Mapping[str, Values]) -> Iterator[dict[str, Any]]:
+def rows_of(
+    batch_id: str, group_no: int, part: int, arrays: Mapping[str, Values]
+) -> Iterator[dict[str, Any]]:
+    """The rows that hold these fields of a part, packed."""
     for field, values in arrays.items():
         for name, plain in _plain(field, values):
             if all(array is None for array in plain):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import delete as delete_from
 from sqlalchemy import func, insert, inspect, select, update
@@ -13,13 +13,29 @@ from storage.arrays import Values
 from storage.database import AnySession, WriteSession
 from storage.groups import GroupRow
 from storage.ids import new_id
-from storage.models import Batch, Prompt, Rollout, Upload
+from storage.models import Base, Batch, Prompt, Rollout, TokenArray, Upload
 from storage.pages import Page, Sort, paginate
 
 INGESTING, READY = "ingesting", "ready"
 SPLIT_LENGTH = 64
 PLACE = ("batch_id", "group_no", "part", "slot")
-COLUMNS = tuple(column.key for column in inspect(Rollout).column_attrs if column.key not in PLACE)
+COLUMNS = frozenset(column.key for column in inspect(Rollout).column_attrs if column.key not in PLACE)
+
+
+class NewPart(NamedTuple):
+    """One part of a group, as it is to be stored.
+
+    `prompt`: columns of `Prompt` (`group_id`, `data_source`, `prompt`, `messages`) with the group's first
+    part (part 0), else None. `rollouts`: columns of `Rollout` without its place; their order gives the slots.
+    `arrays`: field -> one array (or None) per slot; `response_tokens` takes lists of texts.
+    """
+
+    batch_id: str
+    group_no: int
+    part: int
+    prompt: Mapping[str, Any] | None
+    rollouts: Sequence[Mapping[str, Any]]
+    arrays: Mapping[str, Values]
 
 
 def begin(
@@ -60,31 +76,47 @@ def add_part(
     rollouts: Sequence[Mapping[str, Any]],
     arrays: Mapping[str, Values],
 ) -> None:
-    """Store one part of a group.
+    """Store one part of a group: see `NewPart`."""
+    add_parts(session, [NewPart(batch_id, group_no, part, prompt, rollouts, arrays)])
 
-    `prompt`: columns of `Prompt` (`group_id`, `data_source`, `prompt`, `messages`) with the group's first
-    part (part 0), else None. `rollouts`: columns of `Rollout` without its place; their order gives the slots.
-    `arrays`: field -> one array (or None) per slot; `response_tokens` takes lists of texts.
-    """
-    if (part == 0) != (prompt is not None):
+
+def add_parts(session: WriteSession, parts: Sequence[NewPart]) -> None:
+    """Store parts of groups; many small ones together cost a tenth of what they cost one by one."""
+    prompts: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    stored: list[dict[str, Any]] = []
+    for new in parts:
+        _check(new)
+        place = {"batch_id": new.batch_id, "group_no": new.group_no}
+        if new.prompt is not None:
+            counted = prompt_groups.statistics([rollout.get("reward") for rollout in new.rollouts])
+            prompts.append(place | dict(new.prompt) | counted)
+        place["part"] = new.part
+        rows += [{**rollout, **place, "slot": slot} for slot, rollout in enumerate(new.rollouts)]
+        stored += token_arrays.rows_of(new.batch_id, new.group_no, new.part, new.arrays)
+    tables: tuple[tuple[type[Base], list[dict[str, Any]]], ...] = (
+        (Prompt, prompts), (Rollout, rows), (TokenArray, stored),
+    )  # fmt: skip
+    for model, made in tables:
+        if made:
+            session.connection().execute(insert(model), _of_one_shape(made))
+
+
+def _of_one_shape(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with the columns that any of them has, which are few where little is recorded."""
+    used = {name for row in rows for name, value in row.items() if value is not None}
+    return [{name: row.get(name) for name in used} for row in rows]
+
+
+def _check(new: NewPart) -> None:
+    if (new.part == 0) != (new.prompt is not None):
         raise ValueError("a group's prompt comes with its first part")
-    for field, values in arrays.items():
-        if len(values) != len(rollouts):
-            raise ValueError(f"{field} has {len(values)} entries for {len(rollouts)} rollouts")
-    unknown = {key for rollout in rollouts for key in rollout} - set(COLUMNS)
+    for field, values in new.arrays.items():
+        if len(values) != len(new.rollouts):
+            raise ValueError(f"{field} has {len(values)} entries for {len(new.rollouts)} rollouts")
+    unknown = frozenset().union(*new.rollouts) - COLUMNS
     if unknown:
         raise ValueError(f"not columns of a rollout: {', '.join(sorted(unknown))}")
-    if prompt is not None:
-        counted = prompt_groups.statistics([rollout.get("reward") for rollout in rollouts])
-        session.execute(insert(Prompt), [{"batch_id": batch_id, "group_no": group_no, **prompt, **counted}])
-    place = {"batch_id": batch_id, "group_no": group_no, "part": part}
-    rows = [
-        {**{name: rollout.get(name) for name in COLUMNS}, **place, "slot": slot}
-        for slot, rollout in enumerate(rollouts)
-    ]
-    if rows:
-        session.execute(insert(Rollout), rows)
-    token_arrays.put_fields(session, batch_id, group_no, part, arrays)
 
 
 def finish(

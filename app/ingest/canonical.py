@@ -1,6 +1,7 @@
 """Fields of one canonical row (schema `rollout-batch`) to a `Rollout`, whatever file they were read from."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,12 @@ FLOATS = ("reward", "advantage", "reward_baseline", "bootstrap_value")
 INTEGERS = ("step", "sample_index", "policy_version", "segment", "rank", "micro_batch")
 TEXTS = ("split", "sample_id", "data_source", "ground_truth", "finish_reason", "rollout_id")
 BOOLEANS = ("truncated", "terminated")
+SCALARS: dict[str, Callable[[int, str, Any, Notes], Any]] = {
+    **dict.fromkeys(FLOATS, scalars.number),
+    **dict.fromkeys(INTEGERS, scalars.integer),
+    **dict.fromkeys(TEXTS, scalars.text),
+    **dict.fromkeys(BOOLEANS, scalars.boolean),
+}
 OTHERS = (
     "group_id",
     "uid",
@@ -28,6 +35,8 @@ OTHERS = (
 FIELDS = frozenset(
     (*FLOATS, *INTEGERS, *TEXTS, *BOOLEANS, *OTHERS, *TOKEN_FIELDS, PROMPT_FIELD, "_nonfinite")
 )
+
+PER_TOKEN = frozenset((*TOKEN_FIELDS, PROMPT_FIELD, "response_tokens"))
 
 NO_RESPONSE = "no response or response_ids"
 
@@ -61,6 +70,8 @@ def rollout(row: int, fields: dict[str, Any], alignment: str | None, notes: Note
 
 
 def _tokens(record: Rollout, fields: dict[str, Any], alignment: str | None, notes: Notes) -> None:
+    if PER_TOKEN.isdisjoint(fields):
+        return
     arrays: dict[str, NDArray[Any]] = {}
     for name in (*TOKEN_FIELDS, PROMPT_FIELD):
         value = fields.get(name)
@@ -122,18 +133,9 @@ def _token_texts(row: int, value: Any, notes: Notes) -> list[str] | None:
 
 def _scalars(record: Rollout, fields: dict[str, Any], notes: Notes) -> None:
     row = record.row
-    for name in FLOATS:
-        if (value := fields.get(name)) is not None:
-            setattr(record, name, scalars.number(row, name, value, notes))
-    for name in INTEGERS:
-        if (value := fields.get(name)) is not None:
-            setattr(record, name, scalars.integer(row, name, value, notes))
-    for name in TEXTS:
-        if (value := fields.get(name)) is not None:
-            setattr(record, name, scalars.text(row, name, value, notes))
-    for name in BOOLEANS:
-        if (value := fields.get(name)) is not None:
-            setattr(record, name, scalars.boolean(row, name, value, notes))
+    for name in [name for name in SCALARS if name in fields]:
+        if (value := fields[name]) is not None:
+            setattr(record, name, SCALARS[name](row, name, value, notes))
 
 
 def _group(record: Rollout, fields: dict[str, Any]) -> None:
