@@ -1,16 +1,21 @@
 """The `vantage` command."""
 
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Any
 
 import typer
 
 from app import local, serving
+from app import watch as watching
 from app.errors import AppError
 from app.jobs import KINDS, Kind, prepare
 from app.logs import configure
+from app.remote import Remote, address
 from app.settings import Settings
 from app.uploads import Options
 from app.worker import run
@@ -30,6 +35,8 @@ DatabaseUrl = Annotated[str | None, typer.Option(help="sqlite:///path or postgre
 Host = Annotated[str | None, typer.Option(help="Address to bind.")]
 Port = Annotated[int | None, typer.Option(help="Port to bind; 0 takes a free one.")]
 Insecure = Annotated[bool | None, typer.Option("--insecure", help="Allow another address than loopback.")]
+DEFAULT_URL = "http://127.0.0.1:8000"
+
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:K or mps.")]
 
 
@@ -121,6 +128,54 @@ def ingest(
     for line in local.describe(receipt):
         typer.echo(line)
     raise typer.Exit(0 if receipt["state"] == "succeeded" else 1)
+
+
+@app.command()
+def watch(
+    folder: Annotated[Path, typer.Argument(help="The trainer's dump folder; made if it is not there yet.")],
+    run_name: Annotated[str | None, typer.Option("--run", help="Run; default: the folder's name.")] = None,
+    pattern: Annotated[str, typer.Option(help="Names of the files to take, as in a shell: '*.jsonl'.")] = "*",
+    url: Annotated[str, typer.Option(help="The server.")] = DEFAULT_URL,
+    token: Annotated[
+        str | None, typer.Option(envvar="VANTAGE_TOKEN", help="Its token, if it wants one.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="train, val, …")] = None,
+    format: Annotated[str, typer.Option(help="Name of the format; auto looks at the content.")] = "auto",
+    group_by: Annotated[str | None, typer.Option(help="prompt, stride:N or a column.")] = None,
+    quiet: Annotated[
+        float, typer.Option(min=0.05, help="Seconds without a change: the file is written.")
+    ] = 2.0,
+    folders: Annotated[bool, typer.Option("--folders", help="Each folder in it is one upload.")] = False,
+    poll: Annotated[
+        bool, typer.Option("--poll", help="For network disks, which do not tell of changes.")
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Follow a dump folder: each file goes to the server once, when its writer is done with it."""
+    configure("watch", "WARNING")
+    address(url)
+    settings = settings_from(data_dir=data_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    name = run_name or folder.resolve().name
+    watched = watching.Watched(folder, name, pattern, quiet, split, format, group_by, folders, poll)
+    memory = watching.Memory(watching.state_path(settings, watched, url))
+    typer.echo(f"Following {folder} for run {name} at {url}. Ctrl-C ends it; it goes on where it was.")
+    with stopped_by_signals() as stop:
+        for line in watching.follow(watched, Remote(url, token), memory, settings, stop):
+            typer.echo(line)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[Event]:
+    """Set at the first SIGINT or SIGTERM: what is being done is finished."""
+    stop = Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 @app.command()
