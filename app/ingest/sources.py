@@ -26,6 +26,8 @@ SEEKABLE = (
     b"PAR1", b"PK\x03\x04", b"ARROW1", b"\xff\xff\xff\xff", b"SQLite format 3\0",
     b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05",
 )  # fmt: skip
+#: How a list of msgpack begins; no text does.
+PACKED = tuple(bytes([byte]) for byte in (*range(0x90, 0xA0), 0xDC, 0xDD))
 MAX_LAYERS = 3
 
 
@@ -152,7 +154,7 @@ def _unheard(position: int) -> None:
 
 
 def _must_seek(head: bytes) -> bool:
-    return head.startswith(SEEKABLE) or looks_like_safetensors(head) or is_tar(head)
+    return head.startswith(SEEKABLE) or head[:1] in PACKED or looks_like_safetensors(head) or is_tar(head)
 
 
 def looks_like_safetensors(head: bytes) -> bool:

@@ -28,7 +28,7 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
     yield Header(run=run if isinstance(run, str) else None, raw={"framework": "trackio"})
     notes = Notes()
     for row, item in enumerate(_sessions(source, settings), 1):
-        made = replace(item, row=row) if isinstance(item, Problem) else _rollout(row, item, notes)
+        made = replace(item, row=row) if isinstance(item, Problem) else rollout(row, item, notes)
         yield from notes.drain()
         yield made
     yield from notes.summary()
@@ -61,7 +61,7 @@ def _sessions(source: Source, settings: Settings) -> Iterator[Session | Problem]
         yield session, lines
 
 
-def _rollout(row: int, session: Session, notes: Notes) -> Rollout | Problem:
+def rollout(row: int, session: Session, notes: Notes) -> Rollout | Problem:
     head, lines = session
     record = Rollout(row)
     messages = [line["message"] for line in lines if isinstance(line.get("message"), dict)]

@@ -19,7 +19,7 @@ COMPLETIONS = frozenset(("prompt", "completion"))
 SAMPLES = ("global_step", "text", "reward")
 PLACE_RULE = "derived:step and place in the table"
 PARTS = ("input", "output", "score", "label", "gts", "gt")
-_WIDE = re.compile(rf"({'|'.join(PARTS)})_(\d+)")
+WIDE = re.compile(rf"({'|'.join(PARTS)})_(\d+)")
 ADVANTAGES = frozenset(("advantage", "advantages"))
 
 
@@ -68,24 +68,24 @@ def _place(record: Rollout, place: int) -> None:
 def read_generations(source: Source, settings: Settings) -> Iterator[Item]:
     yield Header(raw={"framework": "verl"})
     names = tables.columns(source, settings)
-    numbers = sorted({int(match[2]) for name in names if (match := _WIDE.fullmatch(name))})
+    numbers = sorted({int(match[2]) for name in names if (match := WIDE.fullmatch(name))})
     notes, row = Notes(), 0
     for fields in tables.rows(source, settings):
-        for item in _validation(row + 1, fields, numbers, notes):
+        for item in validation(row + 1, fields, numbers, notes):
             row += 1
             yield from notes.drain()
             yield item
     yield from notes.summary()
 
 
-def _validation(
+def validation(
     row: int, fields: dict[str, Any] | None, numbers: Sequence[int], notes: Notes
 ) -> Iterator[Rollout | Problem]:
     """The samples of one validation; places that are empty in it were not logged."""
     if fields is None:
         yield _bad(row)
         return
-    others = {name: value for name, value in fields.items() if name != "step" and not _WIDE.fullmatch(name)}
+    others = {name: value for name, value in fields.items() if name != "step" and not WIDE.fullmatch(name)}
     for number in numbers:
         one = {
             name: fields.get(f"{name}_{number}")
