@@ -30,6 +30,7 @@ from app.ingest import (
     skyrl_evals,
     slime_rollout,
     slime_train,
+    table,
     tinker_cookbook,
     trackio_database,
     trackio_traces,
@@ -94,6 +95,7 @@ FORMATS: tuple[Format, ...] = (
     canonical_safetensors.FORMAT,
     canonical_npz.FORMAT,
     canonical_jsonl.FORMAT,
+    table.FORMAT,
 )
 
 #: Formats whose rows complete each other's.
