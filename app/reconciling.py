@@ -1,5 +1,6 @@
 """Which convention, or mistake, made a batch's recorded advantages: from storage to the API's answer."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +14,7 @@ from app.errors import Unprocessable
 from app.logs import get_logger
 from app.tensors import Loaded, load, prompt_keys, spread, tensor
 from estimators import CONVENTIONS, TOKEN_FIELDS, Request, missing
-from estimators.reconcile import Hints, Reconciliation, Recorded, reconcile
+from estimators.reconcile import Hints, Reconciliation, Recorded, TooLong, reconcile
 from storage import arrays
 from storage.database import AnySession
 
@@ -24,6 +25,8 @@ FIELDS = (*TOKEN_FIELDS, "prompt_ids")
 PADDING = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>")
 #: A batch of at most so many tokens is reconciled while it comes in, a larger one by a job of its own.
 MOST_TOKENS = 4_000_000
+#: And if the answer takes no longer than this; what nothing explains is searched for longest.
+MOST_SECONDS = 4.0
 NOTHING = "The file has no advantages, neither per token nor per rollout: there is nothing to compare with."
 
 
@@ -37,12 +40,15 @@ def at_once(
 ) -> dict[str, Any] | None:
     """The answer on a batch that may still be coming in; None where no advantage is recorded.
 
-    None, too, where answering fails: a batch must not be lost for it. Asked for as a job, it says why.
+    None, too, where the answer takes too long, or fails: a batch must not be lost for it. Asked for as a
+    job, it says why.
     """
     if not recorded_in(fields):
         return None
     try:
-        return answer(session, batch_id, header, format)
+        return answer(session, batch_id, header, format, until=time.monotonic() + MOST_SECONDS)
+    except TooLong:
+        return None
     except Exception as error:
         log.error("not reconciled", batch=batch_id, error=type(error).__name__)
         return None
@@ -60,11 +66,13 @@ def answer(
     format: str,
     given: Loaded | None = None,
     asked: Mapping[str, Any] | None = None,
+    until: float | None = None,
 ) -> dict[str, Any]:
     """The answer of the API: `recorded`, `verdict`, `candidates` best first, and what the header says.
 
     `given`: the batch, if it is loaded already; then the work is done on its device. `asked`: a `convention`
-    and `params` that the caller says were configured, over what the header says.
+    and `params` that the caller says were configured, over what the header says. Raises TooLong at `until`,
+    if there is such a moment on the monotonic clock.
     """
     batch = given or loaded(session, batch_id)
     recorded = recorded_advantages(session, batch_id, batch)
@@ -78,7 +86,7 @@ def answer(
         prompt=_on(prompt_numbers(session, batch_id, batch), batch),
         padding=_on(padding(session, batch_id, header, batch), batch),
     )
-    found = reconcile(batch.batch, recorded, hints)
+    found = reconcile(batch.batch, recorded, hints, until)
     return shown(found, batch.columns.index) | {
         "configured": asdict(said),
         "unknown": unknown(batch, said, header),
@@ -174,10 +182,13 @@ def unknown(given: Loaded, said: Configured, header: Mapping[str, Any]) -> list[
 
 
 def shown(found: Reconciliation, index: NDArray[np.int64]) -> dict[str, Any]:
-    """A reconciliation with the rollouts' own numbers for places in the batch."""
+    """A reconciliation with the rollouts' own numbers for places in the batch, also in its words."""
     body = asdict(found)
     for candidate in body["candidates"]:
         candidate["failing"] = index[list(candidate["failing"])].tolist()
+    first = body["candidates"][0] if body["candidates"] else None
+    if body["verdict"] == "no_match" and first is not None and first["failing"]:
+        body["explanation"] += f" Furthest off is rollout {first['failing'][0]}."
     place = body["deciding_rollout"]
     body["deciding_rollout"] = None if place is None else int(index[place])
     body["candidates"] = list(body["candidates"])

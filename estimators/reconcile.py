@@ -19,9 +19,9 @@ from estimators.reconcile_recorded import View, coarse_precision
 from estimators.reconcile_search import Found, Search
 from estimators.reconcile_stages import right, wrong
 from estimators.reconcile_words import candidate, nothing, summary
-from estimators.reconciliation import Candidate, Hints, Reconciliation, Recorded, Verdict
+from estimators.reconciliation import Candidate, Hints, Reconciliation, Recorded, TooLong, Verdict
 
-__all__ = ["Candidate", "Hints", "Reconciliation", "Recorded", "Verdict", "reconcile"]
+__all__ = ["Candidate", "Hints", "Reconciliation", "Recorded", "TooLong", "Verdict", "reconcile"]
 
 NO_HINTS = Hints()
 _KINDS = {"own": 0, "none": 1, "other": 2}
@@ -29,25 +29,27 @@ _NEAREST, _MOST = 5, 40
 _FITTED = ("scaled", "offset", "sign_flipped:")
 
 
-def reconcile(batch: Batch, recorded: Recorded, hints: Hints = NO_HINTS) -> Reconciliation:
+def reconcile(
+    batch: Batch, recorded: Recorded, hints: Hints = NO_HINTS, until: float | None = None
+) -> Reconciliation:
     """Compares the recorded advantages with every convention and every mistake that the batch allows.
 
-    Works on the CPU, whatever device the tensors are on.
+    Works on the CPU, whatever device the tensors are on. Raises TooLong at `until` (of the monotonic clock).
     """
     batch, recorded = batch.to("cpu"), replace(recorded, advantages=recorded.advantages.cpu())
     view = View(batch, recorded)
     if not int((view.counts > 0).sum()):
         return nothing(recorded)
-    search = _searched(batch, view, hints)
+    search = _searched(batch, view, hints, until)
     coarse = coarse_precision(view.values[view.taken] if recorded.per_token else view.values)
     if coarse is not None and not _matched(search, wrong=True):
-        again = _searched(batch, View(batch, recorded, coarse), hints)
+        again = _searched(batch, View(batch, recorded, coarse), hints, until)
         search = again if _matched(again, wrong=True) else search
     return _answer(search)
 
 
-def _searched(batch: Batch, view: View, hints: Hints) -> Search:
-    search, known = Search(batch, view, hints), formulas(batch, hints)
+def _searched(batch: Batch, view: View, hints: Hints, until: float | None) -> Search:
+    search, known = Search(batch, view, hints, until), formulas(batch, hints)
     if not right(search, known) and not right(search, known, others=True):
         right(search, known, grid=True)
     matched = _matched(search)

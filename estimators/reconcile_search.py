@@ -1,5 +1,6 @@
 """The search: formulas × settings × mistakes × whitenings, the cheap questions first."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,7 @@ from estimators.reconcile_sample import (
     view_of,
 )
 from estimators.reconcile_solve import settings
-from estimators.reconciliation import Hints
+from estimators.reconciliation import Hints, TooLong
 from estimators.refused import Refused
 from estimators.registry import ESTIMATORS
 from estimators.rewards import ScoreParams, rollout_scores
@@ -51,10 +52,10 @@ class Found:
 
 
 class Search:
-    """What is kept over the trials of one reconciliation."""
+    """What is kept over the trials of one reconciliation, which ends at `until` on the monotonic clock."""
 
-    def __init__(self, batch: Batch, view: View, hints: Hints) -> None:
-        self.batch, self.view, self.hints = batch, view, hints
+    def __init__(self, batch: Batch, view: View, hints: Hints, until: float | None = None) -> None:
+        self.batch, self.view, self.hints, self.until = batch, view, hints, until
         self.small = batch.tokens <= SMALL
         self.per_token: dict[str, bool] = {}
         self.found: list[Found] = []
@@ -136,7 +137,11 @@ class Search:
         return self.per_token.get(setup.estimator, False)
 
     def shape(self, setup: Setup, variant: Input | None) -> Shape | None:
-        """The raw advantages on the whole batch, or None where they cannot be those recorded."""
+        """The raw advantages on the whole batch, or None where they cannot be those recorded.
+
+        Raises TooLong."""
+        if self.until is not None and time.monotonic() > self.until:
+            raise TooLong
         if not self.token_level(setup):
             if self.view.recorded.per_token and self.view.per_rollout is None:
                 return None

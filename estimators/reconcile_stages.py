@@ -5,6 +5,7 @@ from torch import Tensor
 
 from estimators.mistakes import MISTAKES
 from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten
+from estimators.mistakes.rescaling import distinct
 from estimators.reconcile_formulas import Formula, whitenings
 from estimators.reconcile_recorded import Fit
 from estimators.reconcile_sample import places
@@ -139,4 +140,5 @@ def _pairs(search: Search, shape: Shape, affine: Affine) -> tuple[Tensor, Tensor
         computed = (shape.raw.advantages[where].double() - centre) * factor + back
         recorded = view.values[where].double()
     finite = torch.isfinite(computed) & torch.isfinite(recorded)
-    return (computed[finite], recorded[finite]) if bool(finite.any()) else None
+    # A constant that is fitted to a constant explains nothing.
+    return (computed[finite], recorded[finite]) if distinct(recorded[finite]) > 1 else None

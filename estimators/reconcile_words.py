@@ -1,6 +1,6 @@
 """The words of a reconciliation: each candidate and the verdict as sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -10,6 +10,8 @@ from estimators.request import Request
 from estimators.whitening import Whitening
 
 _FAILING = 20
+#: So many conventions are named in one sentence.
+_NAMED = 6
 _SYMBOLS = {"gamma": "γ", "lam": "λ", "epsilon": "ε"}
 
 
@@ -78,14 +80,18 @@ def _settings(found: Found, search: Search) -> str:
         ):
             continue  # The mistake says it.
         said = hints.get(each.name)
-        shown = f"{_SYMBOLS.get(each.name, each.name)} {_number(value)}"
+        shown = f"{_SYMBOLS.get(each.name, each.name)} {_words(value)}"
         if isinstance(said, float | int) and isinstance(value, float | int) and said != value:
-            shown += f" (the file says {_number(said)})"
+            shown += f" (the file says {_words(said)})"
         parts.append(shown)
     return f" with {', '.join(parts)}" if parts else ""
 
 
-def _number(value: Any) -> str:
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "(" + ", ".join(f"{name} {_words(inner)}" for name, inner in value.items()) + ")"
+    if value is None or isinstance(value, bool):
+        return {True: "on", False: "off", None: "none"}[value]
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -105,12 +111,13 @@ def summary(verdict: str, candidates: Sequence[Candidate], tied: int) -> str:
     if verdict == "match":
         return first.explanation
     if verdict == "ambiguous":
-        names = ", ".join(dict.fromkeys(each.convention for each in candidates[:tied]))
-        return f"The numbers fit {tied} candidates equally well ({names}). {first.explanation}"
-    where = f" Furthest off is the rollout at place {first.failing[0]}." if first.failing else ""
+        names = list(dict.fromkeys(each.convention for each in candidates[:tied]))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        several = ", ".join(names[:_NAMED]) + more
+        return f"The numbers fit {tied} candidates equally well ({several}). {first.explanation}"
     name = first.convention + (f" with {first.mistake}" if first.mistake else "")
     return (
         f"Nothing in the catalogue gives these numbers. Nearest comes {name}, which agrees on "
         f"{first.rollouts_matched} of {first.rollouts} rollouts and is off by up to "
-        f"{first.max_abs_error:.3g}.{where}"
+        f"{first.max_abs_error:.3g}."
     )

@@ -9,6 +9,10 @@ from torch import Tensor
 Verdict = Literal["match", "ambiguous", "no_match", "nothing_recorded"]
 
 
+class TooLong(Exception):
+    """The time for the search was over before it was."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """The advantages that a file holds: one per token `[N]`, or one per rollout `[B]`; NaN: not recorded.

@@ -3,6 +3,7 @@
 import json
 import math
 import pkgutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from estimators import CONVENTIONS, Batch, Refused, Request, estimate, factorize
 from estimators.estimate import missing
 from estimators.mistakes import MISTAKES
 from estimators.mistakes.shifting import shifted
-from estimators.reconcile import Candidate, Hints, Reconciliation, Recorded, reconcile
+from estimators.reconcile import Candidate, Hints, Reconciliation, Recorded, TooLong, reconcile
 from tests.estimators.build import batch_of
 from tests.estimators.reconcile_batches import generated, one_turn
 
@@ -105,6 +106,19 @@ def test_nothing_recorded_and_nothing_that_fits() -> None:
     found = traced(batch, noise.repeat_interleave(batch.lengths))
     assert found.verdict == "no_match" and not agreeing(found)
     assert best(found).failing and "Nearest comes" in found.explanation
+
+
+def test_a_constant_is_no_scaled_advantage() -> None:
+    batch = generated()
+    found = traced(batch, torch.full((batch.tokens,), 0.5, dtype=torch.float64))
+    assert found.verdict == "no_match" and not agreeing(found)
+
+
+def test_a_search_ends_when_its_time_is_over() -> None:
+    batch = generated()
+    recorded = Recorded(made_by("grpo/verl", batch), True)
+    with pytest.raises(TooLong):
+        reconcile(batch, recorded, until=time.monotonic() - 1)
 
 
 def test_few_rollouts_that_disagree_are_named() -> None:
