@@ -1,9 +1,10 @@
 """`/findings`: what each finding means, where it was met in public, and what to do."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.findings.explained import Explained, explained
+from app.findings.explained import REFERENCE, Explained, explained, link_of
 from app.pages.page import Page
 from app.templating import Crumb
 
@@ -17,12 +18,20 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """Some text, and where it leads: a public thread."""
+
+    text: str
+    href: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     code: str
     title: str
     of_run: bool
     meaning: tuple[Block, ...]
-    seen: str
+    seen: tuple[Piece, ...]
     remedy: str
     evidence: str
 
@@ -49,7 +58,9 @@ def entry_of(said: Explained) -> Entry:
         said.title,
         said.of_run,
         tuple(blocks),
-        *map(plain, (said.seen, said.remedy, said.evidence)),
+        tuple(pieces_of(plain(said.seen))),
+        plain(said.remedy),
+        plain(said.evidence),
     )
 
 
@@ -58,6 +69,18 @@ def blocks_of(paragraph: str) -> list[Block]:
     head, *items = re.split(r"(?m)^\* ", paragraph)
     found = [Block((flat(head),), False)] if head.strip() else []
     return found + ([Block(tuple(map(flat, items)), True)] if items else [])
+
+
+def pieces_of(text: str) -> Iterator[Piece]:
+    """The text with each cited thread as a piece of its own."""
+    end = 0
+    for found in REFERENCE.finditer(text):
+        href = link_of(found[1], found[2])
+        if href is not None:
+            yield Piece(text[end : found.start()], None)
+            yield Piece(found[0], href)
+            end = found.end()
+    yield Piece(text[end:], None)
 
 
 def flat(text: str) -> str:

@@ -23,10 +23,9 @@ from storage.models import Analysis, Batch, Run
 KIND = "reconcile"
 FIGURE = "recorded_vs_recomputed"
 MOST_SHOWN, MOST_FAILING = 30, 8
-#: Verdict -> (kind of sign, headline where nothing was done wrong).
+#: Verdict -> (kind of sign, headline where there is no more to say).
 HEADLINES = {
-    "match": ("ok", "These are {}"),
-    "ambiguous": ("warning", "Several ways of computing give these numbers"),
+    "ambiguous": ("critical", "Only mistakes give these numbers, and several would"),
     "no_match": ("critical", "No known convention or mistake gives these numbers"),
     "nothing_recorded": ("info", "No advantages are recorded"),
 }
@@ -155,7 +154,7 @@ def answer_of(row: Analysis) -> Answer:
     said: Mapping[str, Any] = row.result or {}
     lines = [line_of(place, each) for place, each in enumerate(said.get("candidates") or ())]
     verdict = said.get("verdict")
-    sign, headline = headline_of(verdict, lines)
+    sign, headline = headline_of(verdict, lines, (said.get("configured") or {}).get("convention"))
     return Answer(
         id=row.id,
         state=row.state,
@@ -180,15 +179,22 @@ def answer_of(row: Analysis) -> Answer:
     )
 
 
-def headline_of(verdict: str | None, lines: Sequence[CandidateLine]) -> tuple[str, str]:
-    """The kind of sign and the verdict in a few words."""
+def headline_of(verdict: str | None, lines: Sequence[CandidateLine], said: str | None) -> tuple[str, str]:
+    """The kind of sign and the verdict in a few words. `said`: the convention that was configured."""
+    matched = [each for each in lines if each.matched]
+    right = [each for each in matched if each.mistake is None]
+    if any(said in (each.convention, *each.same_as) for each in right):
+        return "ok", f"These are {said}, as configured"
     sign, words = HEADLINES.get(verdict or "", ("info", ""))
-    if verdict != "match" or not lines:
-        return sign, words.format("advantages")
-    best = lines[0]
-    if best.mistake is None:
-        return sign, words.format(best.convention)
-    return "critical", f"{words.format(best.convention)}, done wrong: {plain(best.mistake)}"
+    if not matched:
+        return sign, words
+    if right and said is not None:
+        return "warning", f"These are {right[0].convention}, not {said} as configured"
+    if verdict == "match":
+        best = matched[0]
+        wrong = "" if best.mistake is None else f", done wrong: {plain(best.mistake)}"
+        return "critical" if wrong else "ok", f"These are {best.convention}{wrong}"
+    return ("info", "Several conventions give these numbers") if right else (sign, words)
 
 
 def plain(mistake: str) -> str:
