@@ -31,6 +31,7 @@ from app.ingest import (
     slime_rollout,
     slime_train,
     table,
+    tensordict_folder,
     tinker_cookbook,
     trackio_database,
     trackio_traces,
@@ -45,6 +46,7 @@ from app.ingest import (
 from app.ingest.record import Format, Join
 
 FORMATS: tuple[Format, ...] = (
+    tensordict_folder.PART,
     trl_parquet.FORMAT,
     verl_jsonl.FORMAT,
     nemo_rl.FORMAT,
@@ -85,6 +87,7 @@ FORMATS: tuple[Format, ...] = (
     slime_train.FORMAT,
     skyrl_batches.FORMAT,
     saved_tensors.FORMAT,
+    tensordict_folder.FORMAT,
     verl_generation.FORMAT,
     arrow.FORMAT,
     arrow.INFO_FORMAT,

@@ -9,6 +9,7 @@ SIGNATURES: tuple[tuple[str, frozenset[str]], ...] = tuple(
     (name, frozenset(keys.split()))
     for name, keys in (
         ("a W&B table", "columns data"),
+        ("a memory-mapped TensorDict", "_type shape device"),
         ("a prime-rl token export", "token_ids inference_logprobs trainer_logprobs"),
         ("verifiers or prime-rl episodes (traces.jsonl)", "traces env task"),
         ("verifiers evaluation results", "example_id completion"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from app.errors import BadRequest, TooLarge
 from app.ingest import plan as plans
+from app.ingest.beside import MEMO, Beside
 from app.ingest.companions import Companions
 from app.ingest.duplicates import Duplicates
 from app.ingest.expand import Caps, DamagedStream
@@ -126,24 +127,34 @@ class _Pipeline:
         self._plan, self._options = plan, options
         self._groups, self._duplicates = Groups(options), Duplicates(options)
         self._joins, self._companions = Joins(plan.joins, settings), Companions()
+        self._beside = Beside(settings)
         self._rows = self._taken = 0
         self._name: str | None = None
         self._headers: dict[str | None, Header] = {}  # of the files whose rows wait for others
 
     def close(self) -> None:
         self._joins.close()
+        self._beside.close()
 
     def read(self, source: Source, place: Place, name: str | None) -> Iterator[Item]:
         """The items of one file, with `file` set to `name`."""
         self._name = name
         if isinstance(place.found, Problem):
             items: Iterator[Item] = iter((place.found,))
+        elif place.found.kept:
+            items = self._part(source)
         elif place.found.companion:
             items = self._companion(source, place.found)
         else:
             items = self._file(source, place.found, self._plan.phase(place) == SIDE)
         for item in items:
             yield replace(item, file=name) if name is not None and isinstance(item, Problem) else item
+
+    def _part(self, source: Source) -> Iterator[Item]:
+        try:
+            self._beside.keep(source)
+        except DamagedStream as error:
+            yield damaged(source.name, error)
 
     def _companion(self, source: Source, found: Format) -> Iterator[Item]:
         for item in _guarded(found, source, self.settings):
@@ -154,6 +165,7 @@ class _Pipeline:
 
     def _file(self, source: Source, found: Format, side: bool) -> Iterator[Item]:
         self._groups.next_file()
+        source.memo[MEMO] = self._beside
         notes, taken, first = Notes(), 0, None
         for item in _guarded(found, source, self.settings):
             if isinstance(item, Header):
@@ -254,6 +266,7 @@ class _Pipeline:
         """What there is to say about all files together."""
         yield from self._joins.summary()
         yield from self._companions.summary(self._taken)
+        yield from self._beside.summary()
         yield from self._companions.missing(place.trail for place in self._plan.places)
         yield from plans.complete(self._plan)
         yield from self._duplicates.summary()

@@ -195,7 +195,8 @@ class Format:
     (runs of identical prompts). `companion`: its files have no rows; the `raw` of their header goes to the
     headers of the files of the formats `of` that lie in the same folder. `shard`: how a file's name numbers
     it among the files that belong together; gaps are said. `marker`: an empty file that says its folder is
-    finished. `fallback`: asked last, for what no other format claims.
+    finished. `fallback`: asked last, for what no other format claims. `kept`: a companion whose bytes the
+    file beside it needs.
     """
 
     name: str
@@ -209,6 +210,7 @@ class Format:
     shard: Pattern[str] | None = None
     marker: str | None = None
     fallback: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

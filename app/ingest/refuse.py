@@ -18,7 +18,10 @@ ACCEPTED = (
     "Files that are read: canonical JSONL, Parquet, safetensors and npz, and the dumps of the trainers that "
     "docs/formats.md lists; each also as gzip, zstd, or in a zip or tar."
 )
-SAVE_TENSORS = "save a dict of tensors with safetensors.torch.save_file instead, or rows as JSONL"
+SAVE_TENSORS = (
+    'save a dict of tensors instead (`torch.save({"response_ids": …, "response_lengths": …}, path)` or '
+    "safetensors.torch.save_file), or rows as JSONL"
+)
 
 #: Beginnings of files that are recognised and not read: (bytes, code, sentence).
 BEGINNINGS: tuple[tuple[bytes, str, str], ...] = (
@@ -106,7 +109,7 @@ def _zip(source: Source, settings: Settings) -> Explanation | None:
 def _torch(data: bytes | None) -> Explanation:
     found = None if data is None else culprit(globals_of(data))
     if found is None:
-        return "torch", f"this is a PyTorch file (torch.save), which is not read yet: {SAVE_TENSORS}."
+        return "torch", f"this is a PyTorch file without fields of rollouts that are known: {SAVE_TENSORS}."
     name, acts = found
     if acts:
         return "pickle", f"this PyTorch file wants to call {name}; refused, nothing of it was run."
@@ -122,7 +125,7 @@ def _pickle(source: Source, settings: Settings) -> Explanation | None:
     with source.open() as stream:
         found = culprit(globals_of(stream.read(MAX_BYTES)))
     if found is None:
-        return "pickle", f"this is a Python pickle, which is never opened: {SAVE_TENSORS}."
+        return "pickle", f"this is a Python pickle without fields of rollouts that are known: {SAVE_TENSORS}."
     name, acts = found
     if acts:
         return "pickle", f"this pickle wants to call {name}; refused, nothing of it was run."

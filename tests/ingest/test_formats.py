@@ -52,6 +52,8 @@ SAMPLE_ROWS: dict[str, tuple[str, int, list[int], list[Place], int | None, int]]
     "art/legacy_yaml": ("art-yaml", 12, [4] * 3, [(5, "train")], None, 0),
     "art/legacy_jsonl": ("art-jsonl", 12, [4] * 3, [(6, "train")], None, 0),
     "hf_datasets_save_to_disk": ("arrow", 16, [4] * 4, [(None, None)], 94, 0),
+    "torchrl_memmap": ("tensordict-folder", 8, [4] * 2, [(None, None)], 48, 0),
+    "torchrl_nested": ("tensordict-folder", 8, [4] * 2, [(None, None)], 48, 0),
     "trl": ("trl-parquet", 16, [4] * 4, [(1, None)], None, 0),
 }
 BY_NAME = {known.name: known for known in FORMATS}

@@ -30,7 +30,8 @@ COMPANIONS = {
 
 def expected_claim(name: str) -> str | None:
     """The one format that reads this sample."""
-    exact = COMPANIONS.get(name) or READ.get(name) or CLAIMED.get(name)
+    part = name.endswith(".memmap") or (name.startswith("torchrl_nested/") and name.count("/") > 1)
+    exact = "tensordict-part" if part else COMPANIONS.get(name) or READ.get(name) or CLAIMED.get(name)
     within = (row[0] for part, row in SAMPLE_ROWS.items() if name == part or name.startswith(f"{part}/"))
     return exact or next(within, None)
 
