@@ -14,6 +14,8 @@ from estimators.masked import all_set, compress, place, repeated, valid_counts
 CHUNK = 32
 #: Slots in a tile: small enough for the cache, large enough that the calls do not count.
 TILE = 1 << 18
+#: The same on other devices, where calls cost more than caches save.
+TILE_ON_DEVICE = 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,11 @@ class Layout:
         return packed if self.filled is None else compress(packed, self.filled[tile.slots])
 
 
+def tile_of(device: torch.device) -> int:
+    """Slots, or tokens, that are worked on together on this device."""
+    return TILE if device.type == "cpu" else TILE_ON_DEVICE
+
+
 def layout_of(batch: Batch, every_token: bool = False) -> Layout:
     """The batch's layout over its unmasked tokens, or over `every_token`; kept with the batch."""
     name = "layout/every" if every_token else "layout/unmasked"
@@ -133,8 +140,9 @@ def spans(batch: Batch) -> tuple[tuple[slice, slice], ...]:
     found: tuple[tuple[slice, slice], ...] | None = batch.derived.get("spans")
     if found is None:
         ends, cuts, at = batch.offsets[1:], [0], 0
+        tile = tile_of(batch.offsets.device)
         while cuts[-1] < batch.rollouts:
-            wanted = batch.offsets[cuts[-1]] + TILE
+            wanted = batch.offsets[cuts[-1]] + tile
             at = max(int(torch.searchsorted(ends, wanted, right=True)), cuts[-1] + 1)
             cuts.append(at)
         offsets = batch.offsets[cuts].tolist()
@@ -145,7 +153,7 @@ def spans(batch: Batch) -> tuple[tuple[slice, slice], ...]:
 
 def _tiles(chunks: Tensor, offsets: Tensor) -> Iterator[Tile]:
     """Cuts rollouts of `chunks` `[B]` into tiles whose slots and grid of totals stay in the cache."""
-    sizes, limit = chunks.tolist(), TILE // CHUNK
+    sizes, limit = chunks.tolist(), tile_of(chunks.device) // CHUNK
     first = begin = used = rows = width = 0
     for row, size in enumerate(sizes):
         wider = max(width, size)
