@@ -40,6 +40,7 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Table:
     """The first table of an upload. `question`: what has to be said before it can be read, None if nothing.
+    `fields`: field -> column; `guessed`: fields that would be guessed, were nothing said.
     `missing`: principal fields that no column is, with what that costs. `decimal`, `group_by`: as asked or
     remembered."""
 
@@ -49,6 +50,7 @@ class Table:
     remembered: bool
     columns: tuple[Column, ...]
     fields: dict[str, str]
+    guessed: tuple[str, ...]
     doubts: tuple[str, ...]
     missing: tuple[tuple[str, str], ...]
     question: str | None
@@ -113,7 +115,8 @@ def described(file: str, look: Look, asked: Asked, known: bool) -> Table:
     )
     missed = tuple((name, cost) for name, cost in mapping.MISSED.items() if name not in chosen.fields)
     return Table(
-        file, look.written, look.shape, known, columns, chosen.fields, chosen.guess.doubts, missed,
+        file, look.written, look.shape, known, columns, chosen.fields, tuple(chosen.guess.fields),
+        chosen.guess.doubts, missed,
         question_of(look, chosen), chosen.decimal, asked.group_by or chosen.group_by,
     )  # fmt: skip
 

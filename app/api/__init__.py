@@ -4,6 +4,7 @@ from app.api import (
     advantages,
     analyses,
     batches,
+    columns,
     comparisons,
     dashboards,
     estimates,
@@ -23,6 +24,7 @@ from app.api import (
 #: itself.
 ROUTERS = (
     uploads.router,
+    columns.router,
     tokenizers.router,
     figures.router,
     runs.router,

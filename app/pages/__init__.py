@@ -5,6 +5,7 @@ from fastapi import APIRouter
 from app.pages import (
     actions,
     batch,
+    columns,
     compare,
     dashboard,
     dashboards,
@@ -28,6 +29,7 @@ __all__ = ["PAGES", "ROUTERS", "Page"]
 PAGES: dict[str, Page] = {
     "home": home.PAGE,
     "receipt": receipt.PAGE,
+    "columns": columns.PAGE,
     "run": run.PAGE,
     "batch": batch.PAGE,
     "group": group.PAGE,

@@ -5,9 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app import analysis, estimation, lifecycle, uploads
+from app import analysis, estimation, lifecycle, mapping_view, rereading, uploads
 from app.deps import EngineDep, JobsDep, SettingsDep
 from app.example import load
+from app.ingest.mapping import check_fields
+from app.pages.columns import asked
 from app.pages.request_form import body_of
 from app.pages.verify import request_of
 from storage.database import read
@@ -83,6 +85,24 @@ def cancel_analysis(engine: EngineDep, queue: JobsDep, analysis_id: str) -> Resp
 def cancel_upload(engine: EngineDep, queue: JobsDep, upload_id: str) -> Response:
     uploads.cancel(engine, queue, upload_id)
     return RedirectResponse(f"/uploads/{upload_id}", SEE_OTHER)
+
+
+@router.post("/uploads/{upload_id}/columns")
+def read_again(
+    engine: EngineDep,
+    queue: JobsDep,
+    settings: SettingsDep,
+    upload_id: str,
+    fields: Annotated[list[tuple[str, str]], Depends(form_fields)],
+) -> Response:
+    """Read the upload's table once more with the columns that were chosen."""
+    with read(engine) as session:
+        table = mapping_view.as_json(mapping_view.table_of(session, upload_id, settings))
+    said = asked(fields, table)
+    check_fields(said["columns"])
+    changes = {name: value for name, value in said.items() if name != "run" or value is not None}
+    new_id, _ = rereading.again(engine, queue, settings, upload_id, changes, ("replace", "1") in fields)
+    return RedirectResponse(f"/uploads/{new_id}", SEE_OTHER)
 
 
 @router.post("/example")

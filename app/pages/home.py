@@ -10,7 +10,7 @@ from app.ingest import FORMATS
 from app.jobs import progress
 from app.pages.page import Page
 from app.templating import Crumb
-from storage import batches, runs, uploads
+from storage import batches, runs, tokenizers, uploads
 from storage.database import ReadSession
 from storage.models import Batch, Run, Upload
 
@@ -72,6 +72,7 @@ class HomePage:
     latest: tuple[BatchLine, ...]
     uploads: tuple[UploadLine, ...]
     formats: tuple[tuple[str, str], ...]
+    tokenizers: tuple[str, ...]
     max_upload_bytes: int
     empty: bool
 
@@ -87,6 +88,7 @@ def build(session: Reader, settings: SettingsDep, cursor: str | None = None) -> 
         latest=_latest(session),
         uploads=tuple(_upload(upload) for upload in uploads.page(session, UPLOADS).items),
         formats=tuple((known.name, known.title) for known in FORMATS),
+        tokenizers=tuple(known.name for known in tokenizers.page(session, 100).items),
         max_upload_bytes=settings.max_upload_bytes,
         empty=found.total == 0,
     )

@@ -19,6 +19,8 @@ from storage.models import Batch
 PROBLEMS, OFFENDERS = 200, 5
 RANKS = {"fail": 0, "warn": 1, "info": 2, "pass": 3}
 
+#: Problems that end where somebody says which column is what.
+ASKING = frozenset(("columns_unknown", "decimal_comma", "columns_mapped"))
 #: Problems that another check says better.
 ANSWERED = ("groups_derived",)
 #: Findings that the receipt answers for, in its own words: code -> (nothing found, something found).
@@ -63,6 +65,7 @@ class ReceiptPage:
     format_title: str | None
     batches: tuple[dict[str, Any], ...]
     problems_total: int
+    tabular: bool
 
 
 def build(session: Reader, upload_id: str) -> ReceiptPage:
@@ -81,6 +84,8 @@ def build(session: Reader, upload_id: str) -> ReceiptPage:
         format_title=titles.get(receipt["format"] or "", receipt["format"]),
         batches=tuple(receipt["batches"]),
         problems_total=sum(receipt["problem_counts"].values()),
+        tabular=not running
+        and (receipt["format"] == "table" or not ASKING.isdisjoint(receipt["problem_counts"])),
     )
 
 

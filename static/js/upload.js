@@ -5,7 +5,7 @@ import { follow } from "./events.js";
 
 const form = document.getElementById("drop");
 const list = form.querySelector(".drop-list");
-const OPTIONS = ["run", "step", "split", "format", "group_by"];
+const OPTIONS = ["run", "step", "split", "format", "group_by", "tokenizer"];
 let under = 0; // uploads of this page that are not done
 
 function make(name, properties = {}, ...children) {
@@ -127,6 +127,8 @@ async function watch(parts, receipt) {
   } else {
     fail(parts, body.error ?? body.detail ?? "Nothing of it could be read.");
     parts.item.append(make("a", { href: `/uploads/${id}`, textContent: "receipt" }));
+    const asking = ["columns_unknown", "decimal_comma"].some((code) => body.problem_counts?.[code]);
+    if (asking) parts.item.append(make("a", { href: `/uploads/${id}/columns`, textContent: "choose the columns" }));
   }
 }
 
@@ -157,7 +159,41 @@ function take(files) {
   if (files.length) send(files);
 }
 
-for (const input of form.querySelectorAll('input[type="file"]')) {
+// A tokenizer.json is stored under the name of its folder, else of its file, and then chosen.
+const tokenizerFile = document.getElementById("up-tokenizer-file");
+
+function tokenizerName(file) {
+  const stem = file.name.replace(/\.json$/i, "").replace(/^tokenizer$/i, "");
+  const asked = prompt("Name of this tokenizer (the model's, for example)", stem || "tokenizer");
+  return asked === null ? "" : asked.trim().replace(/[^A-Za-z0-9._-]+/g, "-");
+}
+
+async function storeTokenizer(file) {
+  const said = document.getElementById("up-tokenizer-said");
+  const name = tokenizerName(file);
+  if (!name) return;
+  said.textContent = "Sending …";
+  const address = `${tokenizerFile.dataset.tokenizers}/${encodeURIComponent(name)}`;
+  const headers = { "Content-Type": "application/json", Accept: "application/json" };
+  try {
+    const answer = await fetch(address, { method: "PUT", body: file, headers });
+    const body = await answer.json();
+    if (!answer.ok) throw new Error(body.detail ?? `The server answered ${answer.status}.`);
+    const list = document.getElementById("up-tokenizer");
+    if (![...list.options].some((option) => option.value === name)) list.append(new Option(name, name));
+    list.value = name;
+    said.textContent = `${name}: ${count(body.vocabulary)} entries`;
+  } catch (error) {
+    said.textContent = error.message;
+  }
+}
+
+tokenizerFile.addEventListener("change", () => {
+  if (tokenizerFile.files.length) storeTokenizer(tokenizerFile.files[0]);
+  tokenizerFile.value = "";
+});
+
+for (const input of form.querySelectorAll('input[type="file"][name="file"], #folder')) {
   input.addEventListener("change", () => {
     take([...input.files].map((file) => ({ file, path: file.webkitRelativePath || file.name })));
     input.value = "";
