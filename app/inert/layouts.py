@@ -11,6 +11,8 @@ from app.inert.values import Array, Items, Made, Refused
 
 #: Fields by which rows in a dict are known.
 SAMPLES = "samples"
+#: Columns that a rank's file has of all ranks.
+WHOLE = frozenset(("raw_reward",))
 
 
 @dataclass(slots=True)
@@ -145,7 +147,7 @@ def _table(name: str, held: dict[Any, Any], others: dict[Any, Any], judge: str |
     for key, value in columns.items():
         if sizes.get(key) == size:
             table.columns[key] = value
-        elif key in sizes and name != "columns":
+        elif key in sizes and name != "columns" and key not in WHOLE:
             table.left_out[key] = f"has {sizes[key]:,} entries for {size:,} rows"
         else:
             table.others[key] = value

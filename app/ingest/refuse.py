@@ -25,18 +25,26 @@ SAVE_TENSORS = (
 
 #: Beginnings of files that are recognised and not read: (bytes, code, sentence).
 BEGINNINGS: tuple[tuple[bytes, str, str], ...] = (
-    (b"ARROW1", "arrow", "this is an Arrow IPC file; save the table as Parquet."),
+    (
+        b"ARROW1",
+        "arrow",
+        "this is an Arrow IPC file that is damaged or has no columns of rollouts (response or response_ids).",
+    ),
     (
         b"\xff\xff\xff\xff",
         "arrow",
-        "this is an Arrow stream, as datasets.save_to_disk writes it; save the table as Parquet.",
+        "this is an Arrow stream that is damaged or has no columns of rollouts (response or response_ids).",
     ),
     (
         b"\x93NUMPY",
         "npy",
         "this is a single array without a name (.npy); save named arrays with numpy.savez.",
     ),
-    (b"SQLite format 3\0", "sqlite", "this is an SQLite database; export its table of rollouts as JSONL."),
+    (
+        b"SQLite format 3\0",
+        "sqlite",
+        "this is an SQLite database, but none of Trackio's; export its table of rollouts as JSONL.",
+    ),
     (
         b"version https://git-lfs",
         "git_lfs",
@@ -94,11 +102,6 @@ def _zip(source: Source, settings: Settings) -> Explanation | None:
             return (
                 "workbook",
                 f"this is a spreadsheet workbook; export the rows as JSONL or Parquet. {ACCEPTED}",
-            )
-        case "inspect":
-            return (
-                "looks_like",
-                f"this looks like an Inspect evaluation log, which is not read yet. {ACCEPTED}",
             )
         case "torch":
             with zipfile.ZipFile(source.path) as archive:

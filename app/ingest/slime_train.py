@@ -100,6 +100,8 @@ def _set_reward(record: Rollout, fields: dict[str, Any], rewards: Any, notes: No
         record.reward = scalars.number(record.row, "reward", fields["raw_reward"], notes)
     elif isinstance(rewards, list) and type(position) is int and 0 <= position < len(rewards):
         record.reward = scalars.number(record.row, "reward", rewards[position], notes)
+        if "rollout_position" not in fields:
+            record.derived["reward"] = "derived:raw_reward at the sample's index"
     elif rewards is not None:
         message = "raw_reward has no entry for this row: no reward"
         notes.tally(record.row, "reward", "no_reward", message, "warning")
@@ -111,12 +113,15 @@ ABOUT = About(
     files="`train_data/{rollout_id}.pt`; before August 2026 `{rollout_id}_{rank}.pt`",
     recorded=(
         "step", "sample_index", "prompt_ids", "response_ids", "response_mask", "advantages", "returns",
-        "old_log_probs", "reward", "rank",
+        "old_log_probs", "rank",
     ),
-    sometimes=(
+    sometimes=("reward",
         "rollout_log_probs", "ref_log_probs", "values", "kl", "entropies", "truncated", "loss_weight",
     ),
-    derived={"group_id": "identical prompt ids, until rollout data are sent with it", "step": "file name"},
+    derived={
+        "group_id": "identical prompt ids, until rollout data are sent with it", "step": "file name",
+        "reward": "raw_reward at the sample's index (before August 2026)",
+    },
     absent={
         name: _ROLLOUTS
         for name in (

@@ -54,6 +54,8 @@ SAMPLE_ROWS: dict[str, tuple[str, int, list[int], list[Place], int | None, int]]
     "hf_datasets_save_to_disk": ("arrow", 16, [4] * 4, [(None, None)], 94, 0),
     "torchrl_memmap": ("tensordict-folder", 8, [4] * 2, [(None, None)], 48, 0),
     "torchrl_nested": ("tensordict-folder", 8, [4] * 2, [(None, None)], 48, 0),
+    "verl/rollout_dump_v1": ("verl-queue", 8, [4] * 2, [(4, None)], 74, 0),
+    "slime/legacy_train_data_before_2026-08": ("slime-train", 16, [4] * 4, [(0, None)], 233, 0),
     "trl": ("trl-parquet", 16, [4] * 4, [(1, None)], None, 0),
 }
 BY_NAME = {known.name: known for known in FORMATS}

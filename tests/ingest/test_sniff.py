@@ -21,6 +21,7 @@ COMPANIONS = {
     "open_instruct/toy_grpo__1__1764400000_metadata.jsonl": "open-instruct-metadata",
     "skyrl/dumped_evals/global_step_5_evals/aggregated_results.jsonl": "skyrl-metrics",
     "verl/rollout_dump/demo_proj/GBS4_N4_in64_out64/4/meta.json": "verl-meta",
+    "verl/rollout_dump_v1/4/0/meta.json": "verl-meta",
     "hf_datasets_save_to_disk/state.json": "datasets-metadata",
     "hf_datasets_save_to_disk/dataset_info.json": "datasets-metadata",
     "rllm/logs/demo/toy/episodes/train_step_5_epoch_0/batch_summary.json": "rllm-summary",
