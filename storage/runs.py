@@ -130,6 +130,14 @@ def steps(session: AnySession, run_id: str, split: str | None = None) -> list[St
     ]  # fmt: skip
 
 
+def version(session: AnySession, run_id: str | None = None) -> str:
+    """Another text whenever a ready batch came or went, in one run or in all."""
+    held = [Batch.state == "ready"] + ([] if run_id is None else [Batch.run_id == run_id])
+    counted = select(func.count(), func.max(Batch.created), func.sum(Batch.rollouts)).where(*held)
+    batches, newest, rollouts = session.execute(counted).one()
+    return f"{batches}-{rollouts or 0}-{newest or 0.0:.6f}"
+
+
 def delete(session: WriteSession, run_id: str) -> bool:
     """Delete a run with its batches and all that hangs on them. False where there is none."""
     return session.execute(delete_from(Run).where(Run.id == run_id).returning(Run.id)).first() is not None

@@ -10,6 +10,7 @@ from app.api import (
     estimates,
     figures,
     groups,
+    live,
     registries,
     reproducers,
     rollouts,
@@ -20,13 +21,14 @@ from app.api import (
     uploads,
 )
 
-#: In the order of the document. Names of runs may hold slashes, so a run's figures stand before the run
-#: itself.
+#: In the order of the document. Names of runs may hold slashes, so a run's figures and events stand before
+#: the run itself.
 ROUTERS = (
     uploads.router,
     columns.router,
     tokenizers.router,
     figures.router,
+    live.router,
     runs.router,
     batches.router,
     rollouts.router,

@@ -64,8 +64,11 @@ class UploadLine:
 
 @dataclass(frozen=True, slots=True)
 class HomePage:
+    """`version`: changes whenever a batch came in or went."""
+
     title: str
     crumbs: tuple[Crumb, ...]
+    version: str
     runs: tuple[RunCard, ...]
     runs_total: int
     runs_next: str | None
@@ -82,6 +85,7 @@ def build(session: Reader, settings: SettingsDep, cursor: str | None = None) -> 
     return HomePage(
         title="Runs",
         crumbs=(Crumb("Runs"),),
+        version=runs.version(session),
         runs=tuple(_card(session, row) for row in found.items),
         runs_total=found.total,
         runs_next=found.next,

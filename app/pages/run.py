@@ -99,8 +99,12 @@ class ChangeView:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
+    """`events` tells an open page when the run has another `version`."""
+
     title: str
     crumbs: tuple[Crumb, ...]
+    events: str
+    version: str
     findings: tuple[ChangeView, ...]
     newest: Newest | None
     charts: tuple[ChartOf, ...]
@@ -137,6 +141,8 @@ def build(
     return RunPage(
         title=found.name,
         crumbs=(Crumb("Runs", "/"), Crumb(found.name)),
+        events=f"/api/v1/runs/{found.id}/events",
+        version=runs.version(session, found.id),
         findings=tuple(
             map(change_of, findings_of_steps([row for row in rows if split in (None, row.split)]))
         ),

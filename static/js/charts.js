@@ -202,5 +202,9 @@ export function replace(chart, src) {
 }
 
 document.addEventListener("themechange", retheme);
+document.addEventListener("pagechange", () => {
+  document.querySelectorAll("figure.chart[data-src][data-state]").forEach(draw);
+  start();
+});
 addEventListener("beforeprint", () => document.querySelectorAll("figure.chart:not([data-state])").forEach(draw));
 start();

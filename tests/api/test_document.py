@@ -37,6 +37,8 @@ CALLS = {
     ("GET", "/runs/{}"),
     ("DELETE", "/runs/{}"),
     ("GET", "/runs/{}/steps"),
+    ("GET", "/runs/{}/events"),
+    ("GET", "/events"),
     ("GET", "/runs/{}/figures/{}"),
     ("GET", "/batches"),
     ("GET", "/batches/{}"),
