@@ -60,6 +60,12 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
     yield from notes.summary()
 
 
+def rows(source: Source, settings: Settings) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each row's number from 1 and its fields that are not null. Raises Unreadable, TooLarge."""
+    with ExitStack() as stack:
+        yield from _rows(_opened(source, stack), source, settings)
+
+
 def _opened(source: Source, stack: ExitStack) -> Any:
     try:
         mapped = stack.enter_context(pa.memory_map(str(source.path)))

@@ -6,7 +6,7 @@ import re
 import zipfile
 from collections.abc import Callable
 
-from app.ingest import parquet
+from app.ingest import arrow, parquet
 from app.ingest.archives import member_names, zip_kind
 from app.ingest.looks import looks_like_columns, names
 from app.ingest.pickles import MAX_BYTES, culprit, globals_of, torch_pickle
@@ -85,6 +85,9 @@ def _empty(source: Source, settings: Settings) -> Explanation | None:
 
 
 def _beginning(source: Source, settings: Settings) -> Explanation | None:
+    if source.head.startswith((arrow.FILE, arrow.STREAM)):
+        if (found := unknown_columns(source, settings)) is not None:
+            return found
     for begin, code, sentence in BEGINNINGS:
         if source.head.startswith(begin):
             return code, sentence

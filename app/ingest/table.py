@@ -1,4 +1,4 @@
-"""Anything tabular that no other format knows, by its columns: CSV, TSV, JSONL, JSON arrays, Parquet.
+"""Anything tabular that no other format knows, by its columns: CSV, TSV, JSONL, JSON arrays, Parquet, Arrow.
 
 The caller says which column is which field (`column.<field>=<column>`), or it was said before of a table
 with the same columns; the rest is guessed by name and content, and the receipt says so.

@@ -9,7 +9,7 @@ from typing import Any
 
 import simdjson
 
-from app.ingest import csv_rows, jsonl, parquet, tables
+from app.ingest import arrow, csv_rows, jsonl, parquet, tables
 from app.ingest.json_rows import NotJson, TooDeep, parse
 from app.ingest.notes import Notes
 from app.ingest.record import Problem, Source, Unreadable
@@ -18,7 +18,7 @@ from app.settings import Settings
 MEMO = "table"
 PEEK = 50
 MOST_COLUMNS = 2000
-CSV, JSON, PARQUET, TABLE = "csv", "json", "parquet", "table"
+CSV, JSON, PARQUET, ARROW, TABLE = "csv", "json", "parquet", "arrow", "table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,9 @@ class Look:
         """How the table is written, for a sentence."""
         if self.kind == CSV:
             return f"a CSV separated by {csv_rows.NAMES[self.separator]}"
-        return {JSON: "rows of JSON", PARQUET: "Parquet", TABLE: "a table in JSON"}[self.kind]
+        return {JSON: "rows of JSON", PARQUET: "Parquet", ARROW: "an Arrow table", TABLE: "a table in JSON"}[
+            self.kind
+        ]
 
 
 def look(source: Source, settings: Settings) -> Look | None:
@@ -56,9 +58,13 @@ def _look(source: Source, settings: Settings) -> Look | None:
     try:
         if source.head.startswith(parquet.MAGIC):
             return _parquet(source, settings)
+        if (columns := arrow.columns(source)) is not None:
+            rows = [fields for _, fields in islice(arrow.rows(source, settings), PEEK)]
+            unique = len(set(columns)) == len(columns)
+            return _checked(Look(ARROW, columns, tuple(rows))) if unique else None
         if names := tables.columns(source, settings):
-            rows = [row for row in islice(tables.rows(source, settings), PEEK) if row is not None]
-            return _checked(Look(TABLE, tuple(names), tuple(rows)))
+            listed = islice(tables.rows(source, settings), PEEK)
+            return _checked(Look(TABLE, tuple(names), tuple(row for row in listed if row is not None)))
         if head.startswith((b"{", b"[")):
             return _json(source, settings)
         return _csv(source)
@@ -117,6 +123,8 @@ def rows(
         yield from _csv_rows(source, found, notes)
     elif found.kind == PARQUET:
         yield from parquet.rows(parquet.checked(source, settings), source)
+    elif found.kind == ARROW:
+        yield from arrow.rows(source, settings)
     elif found.kind == TABLE:
         for number, row in enumerate(tables.rows(source, settings), start=1):
             yield number, _refused(number, "it has another number of entries") if row is None else row

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -168,6 +169,15 @@ def test_without_a_response_the_columns_are_said(tmp_path: Path) -> None:
     assert "essay, mark" in said and "Perhaps essay?" in said and "column.response=<column>" in said
 
 
+def test_columns_that_nobody_knows_are_said_of_every_kind_of_file(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([{"essay": "A long text", "mark": 3}])
+    pq.write_table(table, tmp_path / "rows.parquet")
+    feather.write_feather(table, tmp_path / "rows.arrow", compression="uncompressed")
+    for name, written in (("rows.parquet", "Parquet"), ("rows.arrow", "an Arrow table")):
+        said = read(tmp_path / name).sentence()
+        assert f"Columns seen ({written}): essay, mark" in said and "column.response=<column>" in said
+
+
 def test_rows_of_json_and_parquet_that_nobody_claims(tmp_path: Path) -> None:
     rows = [{"q": "1+1", "generation": f"{n}", "score": n, "ids": [n, 2]} for n in range(3)]
     columns = {"response_ids": "ids", "prompt": "q"}
@@ -176,8 +186,10 @@ def test_rows_of_json_and_parquet_that_nobody_claims(tmp_path: Path) -> None:
     assert by_line.rollouts[2].extra == {"q": "1+1", "ids": [2, 2]}
     array = tmp_path / "rows.json"
     array.write_text(json.dumps(rows, indent=1))
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    for path in (array, tmp_path / "rows.parquet", jsonl(tmp_path, rows)):
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, tmp_path / "rows.parquet")
+    feather.write_feather(table, tmp_path / "rows.arrow", compression="uncompressed")
+    for path in (array, tmp_path / "rows.parquet", tmp_path / "rows.arrow", jsonl(tmp_path, rows)):
         outcome = read(path, columns=columns)
         assert outcome.headers[0].format == "table"
         assert [rollout.prompt for rollout in outcome.rollouts] == ["1+1"] * 3
