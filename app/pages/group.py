@@ -6,20 +6,19 @@ from typing import Any
 
 from app.deps import Reader
 from app.errors import NotFound
-from app.figures import chosen as choosing
-from app.figures.members import group_means
-from app.pages.advantages import Picker, pick, step_clip
+from app.pages.advantages import Picker
 from app.pages.batch import find_batch, name_of, way_to
 from app.pages.cells import Cell
 from app.pages.findings import Named, naming
 from app.pages.page import Page
-from app.pages.reading import WINDOW, Missing, Shown, TrackLine, missing_of, read, shown, track_lines
-from app.pages.siblings import LaneLine, lane_unit, lanes, near
+from app.pages.reading import WINDOW, Missing, Reading, Shown, TrackLine, missing_of, read, shown, track_lines
+from app.pages.scene import Scene, around, scene_of
+from app.pages.siblings import LaneLine, lane_unit, lanes
 from app.pages.wall import Wall, wall
 from app.templating import Crumb
-from storage import batches, rollouts
+from storage import batches
 from storage.database import ReadSession
-from storage.models import Batch, Prompt, Rollout, Run
+from storage.models import Prompt, Rollout, Run
 
 #: How the responses are shown: one with its tracks, or all side by side.
 VIEWS = (("one", "one response"), ("side", "side by side"))
@@ -96,61 +95,58 @@ def build(
 ) -> GroupPage:
     batch = find_batch(session, batch_id)
     prompt = batches.group(session, batch.id, group_no)
-    indices = rollouts.indices_of_group(session, batch.id, group_no)
-    if prompt is None or not indices:
+    scene = None if prompt is None else scene_of(session, batch, prompt, rollout, estimate)
+    if scene is None:
         raise NotFound(
             f"The batch has no group {group_no}; its page lists the {batch.groups} that there are."
         )
-    position = indices.index(rollout) if rollout in indices else 0
-    members = rollouts.of_group(session, batch.id, group_no, near(indices, position))
-    members.sort(key=lambda member: member.index)
-    picker, chosen = pick(session, batch, estimate, per_token=True)
-    found = wall(session, batch, chosen, sort, around=group_no)
-    place = next(i for i, cell in enumerate(found.cells) if cell.group_no == group_no)
-    means, clip = group_means(session, members, chosen), step_clip(session, batch, chosen)
-    current = next(member for member in members if member.index == indices[position])
+    found = wall(session, batch, scene.chosen, sort, around=group_no)
+    if view == "side":
+        return page_of(session, scene, found, None, None, columns_of(session, scene, color))
+    reading = read(session, scene.current, scene.chosen)
+    text = shown(reading, batch, scene.chosen, scene.mean, scene.clip, color)
+    return page_of(session, scene, found, reading, text, ())
+
+
+def page_of(
+    session: ReadSession,
+    scene: Scene,
+    found: Wall,
+    reading: Reading | None,
+    text: Shown | None,
+    columns: tuple[Column, ...],
+) -> GroupPage:
+    batch, prompt, members = scene.batch, scene.prompt, scene.members
+    place = next(i for i, cell in enumerate(found.cells) if cell.group_no == prompt.group_no)
     before, after = around([cell.group_no for cell in found.cells], place)
-    previous, following = around(indices, position)
-    side = view == "side"
-    reading = None if side else read(session, current, chosen)
-    mean = means.get(current.index)
+    way = (*way_to(session.get_one(Run, batch.run_id)), Crumb(name_of(batch), f"/batches/{batch.id}"))
     return GroupPage(
         title=f"Group {prompt.group_id}",
-        crumbs=(
-            *way_to(session.get_one(Run, batch.run_id)),
-            Crumb(name_of(batch), f"/batches/{batch.id}"),
-            Crumb(f"group {prompt.group_id}"),
-        ),
+        crumbs=(*way, Crumb(f"group {prompt.group_id}")),
         batch_id=batch.id,
         group=found.cells[place],
         wall=found,
         before=before,
         after=after,
-        picker=picker,
+        picker=scene.picker,
         findings=naming(batch, prompt.group_id),
         prompt=prompt.prompt,
         messages=prompt.messages,
-        members=members_of(prompt, members, means),
+        members=members_of(prompt, members, scene.means),
         components=components_of(members),
-        lanes=lanes(session, members, chosen, means, clip, current.index),
+        lanes=lanes(session, members, scene.chosen, scene.means, scene.clip, scene.current.index),
         lane_unit=lane_unit(members),
-        current=current.index,
-        previous=previous,
-        next=following,
-        view="side" if side else "one",
+        current=scene.current.index,
+        previous=scene.before,
+        next=scene.after,
+        view=VIEWS[0][0] if reading is not None else VIEWS[1][0],
         views=VIEWS,
         tracks=() if reading is None else track_lines(reading),
         missing=() if reading is None else missing_of(reading, batch),
-        shown=None if reading is None else shown(reading, batch, chosen, mean, clip, color),
-        columns=columns_of(session, batch, members, chosen, means, clip, color) if side else (),
+        shown=text,
+        columns=columns,
         window=WINDOW,
     )
-
-
-def around(numbers: Sequence[int], place: int) -> tuple[int | None, int | None]:
-    """The numbers before and after a place."""
-    before = numbers[place - 1] if place > 0 else None
-    return before, numbers[place + 1] if place + 1 < len(numbers) else None
 
 
 def members_of(prompt: Prompt, members: Sequence[Rollout], means: dict[int, float]) -> tuple[Member, ...]:
@@ -177,21 +173,13 @@ def components_of(members: Sequence[Rollout]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for member in members for name in member.reward_components or {}))[:8]
 
 
-def columns_of(
-    session: ReadSession,
-    batch: Batch,
-    members: Sequence[Rollout],
-    chosen: choosing.Chosen,
-    means: dict[int, float],
-    clip: float,
-    color: str | None,
-) -> tuple[Column, ...]:
+def columns_of(session: ReadSession, scene: Scene, color: str | None) -> tuple[Column, ...]:
     """The first tokens of the first sixteen siblings shown."""
     columns = []
-    readings = [read(session, member, chosen) for member in members[:MOST_SIDE]]
-    for member, reading in zip(members, readings, strict=False):
-        mean = means.get(member.index)
-        text = shown(reading, batch, chosen, mean, clip, color, WINDOW, readings)
+    readings = [read(session, member, scene.chosen) for member in scene.members[:MOST_SIDE]]
+    for member, reading in zip(scene.members, readings, strict=False):
+        mean = scene.means.get(member.index)
+        text = shown(reading, scene.batch, scene.chosen, mean, scene.clip, color, WINDOW, readings)
         columns.append(Column(member.index, member.reward, mean, member.length, text))
     return tuple(columns)
 

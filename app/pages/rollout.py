@@ -7,15 +7,14 @@ from sqlalchemy import select
 
 from app.deps import Reader
 from app.errors import NotFound
-from app.figures.members import group_means
-from app.pages.advantages import Picker, pick, step_clip
+from app.pages.advantages import Picker
 from app.pages.batch import find_batch, name_of, way_to
 from app.pages.findings import Named, naming
-from app.pages.group import around
 from app.pages.page import Page
-from app.pages.reading import Missing, Shown, missing_of, read, shown
+from app.pages.reading import Missing, Reading, Shown, missing_of, read, shown
 from app.pages.run import ChartOf
-from app.pages.siblings import LaneLine, lane_unit, lanes, near
+from app.pages.scene import Scene, scene_of
+from app.pages.siblings import LaneLine, lane_unit, lanes
 from app.templating import Crumb, with_query
 from storage import rollouts
 from storage.database import ReadSession
@@ -87,37 +86,32 @@ def build(
     if rollout is None:
         raise NotFound(f"The batch has no rollout {index}; it has {batch.rollouts}, counted from 0.")
     prompt = session.get_one(Prompt, (batch.id, rollout.group_no))
-    indices = rollouts.indices_of_group(session, batch.id, rollout.group_no)
-    position = indices.index(index)
-    previous, following = around(indices, position)
-    members = rollouts.of_group(session, batch.id, rollout.group_no, near(indices, position))
-    picker, chosen = pick(session, batch, estimate, per_token=True)
-    means, clip = group_means(session, members, chosen), step_clip(session, batch, chosen)
-    reading = read(session, rollout, chosen)
-    mean = means.get(index)
-    href = f"/batches/{batch.id}"
-    query = with_query("", estimate=picker.used.key)
+    scene = scene_of(session, batch, prompt, index, estimate)
+    assert scene is not None  # the rollout itself is in it
+    reading = read(session, rollout, scene.chosen)
+    return page_of(
+        session, scene, reading, shown(reading, batch, scene.chosen, scene.mean, scene.clip, color)
+    )
+
+
+def page_of(session: ReadSession, scene: Scene, reading: Reading, text: Shown) -> RolloutPage:
+    batch, prompt, rollout, used = scene.batch, scene.prompt, scene.current, scene.picker.used.key
     return RolloutPage(
-        title=f"Rollout #{index}",
-        crumbs=(
-            *way_to(session.get_one(Run, batch.run_id)),
-            Crumb(name_of(batch), f"{href}{query}"),
-            Crumb(f"group {prompt.group_id}", f"{href}/groups/{rollout.group_no}{query}"),
-            Crumb(f"rollout #{index}"),
-        ),
+        title=f"Rollout #{rollout.index}",
+        crumbs=crumbs_of(session, scene),
         batch_id=batch.id,
-        index=index,
+        index=rollout.index,
         row=rollout.row,
         file=rollout.file,
         group_no=rollout.group_no,
         group_id=prompt.group_id,
-        position=position + 1,
-        siblings=len(indices),
+        position=scene.position + 1,
+        siblings=len(scene.indices),
         data_source=rollout.data_source,
         reward=rollout.reward,
         nonfinite=rollout.reward_nonfinite,
         components=dict(rollout.reward_components or {}),
-        mean=mean,
+        mean=scene.mean,
         recorded=rollout.advantage,
         length=rollout.length,
         valid=rollout.valid,
@@ -127,17 +121,28 @@ def build(
         messages=rollout.prompt_messages or prompt.messages,
         turns=rollout.messages,
         extra=dict(rollout.extra or {}),
-        picker=picker,
-        findings=naming(batch, prompt.group_id, index),
-        lanes=lanes(session, members, chosen, means, clip, index),
-        lane_unit=lane_unit(members),
-        shown=shown(reading, batch, chosen, mean, clip, color),
+        picker=scene.picker,
+        findings=naming(batch, prompt.group_id, rollout.index),
+        lanes=lanes(session, scene.members, scene.chosen, scene.means, scene.clip, rollout.index),
+        lane_unit=lane_unit(scene.members),
+        shown=text,
         missing=missing_of(reading, batch),
-        chart=chart_of(batch.id, index, picker.used.key) if reading.tracks else None,
-        previous=previous,
-        next=following,
+        chart=chart_of(batch.id, rollout.index, used) if reading.tracks else None,
+        previous=scene.before,
+        next=scene.after,
         group_before=neighbour(session, rollout, -1),
         group_after=neighbour(session, rollout, 1),
+    )
+
+
+def crumbs_of(session: ReadSession, scene: Scene) -> tuple[Crumb, ...]:
+    batch, href = scene.batch, f"/batches/{scene.batch.id}"
+    query = with_query("", estimate=scene.picker.used.key)
+    return (
+        *way_to(session.get_one(Run, batch.run_id)),
+        Crumb(name_of(batch), f"{href}{query}"),
+        Crumb(f"group {scene.prompt.group_id}", f"{href}/groups/{scene.prompt.group_no}{query}"),
+        Crumb(f"rollout #{scene.current.index}"),
     )
 
 
