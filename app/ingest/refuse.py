@@ -85,9 +85,8 @@ def _empty(source: Source, settings: Settings) -> Explanation | None:
 
 
 def _beginning(source: Source, settings: Settings) -> Explanation | None:
-    if source.head.startswith((arrow.FILE, arrow.STREAM)):
-        if (found := unknown_columns(source, settings)) is not None:
-            return found
+    if source.head.startswith((arrow.FILE, arrow.STREAM)) and (found := unknown_columns(source, settings)):
+        return found
     for begin, code, sentence in BEGINNINGS:
         if source.head.startswith(begin):
             return code, sentence
