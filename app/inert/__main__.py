@@ -22,12 +22,20 @@ from app.inert.values import Refused
 
 def main(path: str, memory: int, seconds: int, out: BinaryIO) -> None:
     """Read the file and write its messages. Never raises for what the file holds."""
-    count = 0
+    count = [0]
+    # What was read is given up before the refusal is written: that needs memory, too.
+    if (refused := _read(path, memory, seconds, out, count)) is not None:
+        message, code = refused
+        _send(out, {"refused": message, "code": code, "rows": count[0]})
+
+
+def _read(path: str, memory: int, seconds: int, out: BinaryIO, count: list[int]) -> tuple[str, str] | None:
+    """Why the file is refused, None where it was read to its end; `count` of rows that were written."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if not size:
-                raise Refused("the file is empty", "empty")
+                return "the file is empty", "empty"
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         _limit(memory, size, seconds)
         root, replaced = value(data)
@@ -39,14 +47,15 @@ def main(path: str, memory: int, seconds: int, out: BinaryIO) -> None:
         _send(out, head)
         for row in found.each():
             _send_row(out, row)
-            count += 1
-        _send(out, {"end": count})
+            count[0] += 1
+        _send(out, {"end": count[0]})
     except Refused as error:
-        _send(out, {"refused": str(error), "code": error.code, "rows": count})
-    except (MemoryError, RecursionError) as error:
-        deep = isinstance(error, RecursionError)
-        message = "it is nested too deep" if deep else "it needs more memory than a file of its size may"
-        _send(out, {"refused": message, "code": "too_large", "rows": count})
+        return str(error), error.code
+    except MemoryError:
+        return "it needs more memory than a file of its size may (VANTAGE_PICKLE_MEMORY_BYTES)", "too_large"
+    except RecursionError:
+        return "it is nested too deep", "too_deep"
+    return None
 
 
 def _limit(memory: int, size: int, seconds: int) -> None:

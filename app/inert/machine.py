@@ -86,12 +86,15 @@ class Machine:
 
     def line(self) -> str:
         """Text up to the end of the line (protocol 0)."""
+        return self.raw_line().decode("utf-8", "replace")
+
+    def raw_line(self) -> bytes:
         start = self.at
         found = re.compile(rb"\n").search(self.data, start)
         if found is None:
             raise Refused("the pickle ends early: the copy is incomplete", "pickle_damaged")
         self.at = found.end()
-        return bytes(self.data[start : found.start()]).decode("utf-8", "replace")
+        return bytes(self.data[start : found.start()])
 
     def text(self, count: int) -> str:
         raw = bytes(self.take(count))

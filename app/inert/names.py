@@ -182,7 +182,7 @@ class Makes:
             arrays.set_dtype_state(what, state)
         elif isinstance(what, Made):
             what.state = state
-        elif not isinstance(what, (dict, list)):
+        elif not isinstance(what, dict):
             raise Refused("the pickle is damaged (a state without an object)", "pickle_damaged")
         return what
 

@@ -39,8 +39,7 @@ def _int_line(machine: Machine) -> None:
 
 
 def _text_line(machine: Machine) -> None:
-    text = machine.line()
-    machine.push(re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text))
+    machine.push(machine.raw_line().decode("raw-unicode-escape"))
 
 
 def _quoted_line(machine: Machine) -> None:

@@ -20,8 +20,8 @@ SHOWN_BYTES = 1 << 16
 class Budget:
     """What one row may still become: values that many places share are written out for each of them."""
 
-    def __init__(self) -> None:
-        self.values, self.text = MOST_VALUES, MOST_TEXT
+    def __init__(self, values: int = MOST_VALUES, text: int = MOST_TEXT) -> None:
+        self.values, self.text = values, text
 
     def spend(self, values: int, text: int = 0) -> None:
         self.values -= values

@@ -154,7 +154,7 @@ class _Pipe:
                 "its reader was stopped: it needs more time or memory than a file of its size may "
                 "(VANTAGE_PICKLE_SECONDS, VANTAGE_PICKLE_MEMORY_BYTES)."
             )
-        return "its reader stopped before the end of the file."
+        return "its reader stopped before the end of the file: it is damaged, or too large for its memory."
 
 
 def refusal(message: dict[str, Any]) -> str:
