@@ -62,7 +62,7 @@ def test_plain_values_come_out_as_they_were(protocol: int) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_numpy_arrays_and_scalars(protocol: int) -> None:
-    arrays = [
+    arrays: list[Any] = [
         np.arange(12, dtype=np.int64).reshape(3, 4), np.linspace(0, 1, 5, dtype=np.float32),
         np.array([True, False]), np.zeros((0, 3)), np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         np.array([1.5, -2], np.float16), np.arange(3, dtype=">i4"), np.array(["a", "bcd"]),
