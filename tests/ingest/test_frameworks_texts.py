@@ -141,7 +141,7 @@ def test_rows_of_a_table_with_other_entries_are_listed(tmp_path: Path) -> None:
 
 
 def test_a_table_of_anything_else_is_no_rollouts(tmp_path: Path) -> None:
-    assert "W&B table" in table(tmp_path, ["epoch", "image"], [1, "x"]).sentence()
+    assert "a table in JSON" in table(tmp_path, ["epoch", "image"], [1, "x"]).sentence()
 
 
 LOG = "[prompt] p\n[output] {}\n[ground_truth] 42\n[score] {}\n\n"
