@@ -4,6 +4,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from app.jobs import KINDS, Kind, prepare
 from app.logs import configure
 from app.remote import Remote, address
 from app.settings import Settings
+from app.take_out import take_out
 from app.uploads import Options
 from app.worker import run
 from storage.check import verify
@@ -35,6 +37,7 @@ DatabaseUrl = Annotated[str | None, typer.Option(help="sqlite:///path or postgre
 Host = Annotated[str | None, typer.Option(help="Address to bind.")]
 Port = Annotated[int | None, typer.Option(help="Port to bind; 0 takes a free one.")]
 Insecure = Annotated[bool | None, typer.Option("--insecure", help="Allow another address than loopback.")]
+Format = StrEnum("Format", ["parquet", "npz", "jsonl", "arrow"])
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:K or mps.")]
@@ -163,6 +166,29 @@ def watch(
     with stopped_by_signals() as stop:
         for line in watching.follow(watched, Remote(url, token), memory, settings, stop):
             typer.echo(line)
+
+
+@app.command()
+def export(
+    what: Annotated[str, typer.Argument(help="Id of a batch, or id or name of a run.")],
+    format: Annotated[Format, typer.Option(help="Kind of file.")] = Format.parquet,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File; default: named after it.")
+    ] = None,
+    estimate: Annotated[
+        str | None, typer.Option(help="A convention (grpo/verl), or an estimate's id: its columns go along.")
+    ] = None,
+    url: Annotated[str, typer.Option(help="The server.")] = DEFAULT_URL,
+    token: Annotated[
+        str | None, typer.Option(envvar="VANTAGE_TOKEN", help="Its token, if it wants one.")
+    ] = None,
+) -> None:
+    """Write a batch or a whole run into one file, with computed advantages beside what was recorded."""
+    configure("export", "WARNING")
+    address(url)
+    path = output or Path(f"{what.replace('/', '_')}.{format.value}")
+    for line in take_out(Remote(url, token), what, format.value, path, estimate):
+        typer.echo(line)
 
 
 @contextmanager

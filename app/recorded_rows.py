@@ -52,7 +52,7 @@ def _row(session: AnySession, batch: Batch, rollout: Rollout, group: Prompt) -> 
     if rollout.reward_nonfinite:
         odd["reward"] = rollout.reward_nonfinite
     for name, values in arrays.rollout_arrays(session, rollout).items():
-        row[name], labels = _plain(values) if isinstance(values, np.ndarray) else (values, {})
+        row[name], labels = plain_values(values) if isinstance(values, np.ndarray) else (values, {})
         odd |= {name: labels} if labels else {}
     more = {name: value for name, value in (rollout.extra or {}).items() if name not in OWN}
     row |= {"extra": more or None, "_nonfinite": odd or None}
@@ -63,7 +63,7 @@ def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def _plain(values: NDArray[Any]) -> tuple[list[Any], dict[str, str]]:
+def plain_values(values: NDArray[Any]) -> tuple[list[Any], dict[str, str]]:
     """A JSON list, and what its nulls stand for where they are numbers."""
     if values.dtype.kind != "f":
         return values.tolist(), {}

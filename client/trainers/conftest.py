@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from vantage_client import Client, Recorder
 
 from tests.acceptance.processes import Server, serving
+from vantage_client import Client, Recorder
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import vantage_client.verl
-from vantage_client import Client, Recorder
 from verl.protocol import DataProto
 from verl.trainer.ppo import ray_trainer
+
+import vantage_client.verl
+from vantage_client import Client, Recorder
 
 ROWS, PROMPT, WIDTH = 8, 5, 10
 
@@ -51,7 +52,8 @@ def test_what_verl_computed_is_recorded_and_recomputed(
 ) -> None:
     detach = vantage_client.verl.attach(recorder)
     try:
-        made: Any = ray_trainer.compute_advantage(batch(), adv_estimator=estimator, gamma=1.0, lam=0.9, config={})
+        settings: Any = {"adv_estimator": estimator, "gamma": 1.0, "lam": 0.9, "config": {}}
+        made: Any = ray_trainer.compute_advantage(batch(), **settings)
     finally:
         detach()
     assert recorder.flush(read=True)

@@ -43,6 +43,7 @@ CALLS = {
     ("GET", "/batches"),
     ("GET", "/batches/{}"),
     ("DELETE", "/batches/{}"),
+    ("GET", "/batches/{}/rows"),
     ("GET", "/batches/{}/rollouts"),
     ("GET", "/batches/{}/rollouts/{}"),
     ("GET", "/batches/{}/rollouts/{}/tracks/{}"),
