@@ -58,23 +58,22 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
     if source.path is None:
         raise Unreadable("this file cannot be read from where it lies.", "bad_msgpack")
     notes = Notes()
-    with source.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        data = memoryview(mapped)
-        try:
-            yield Header(raw={"framework": "prime-rl"})
-            made = _samples if depth_of(source.head) == 4 else _micro_batches
-            for item in made(data, source, settings, notes):
-                names.fill(item, names.step(source))
-                yield from notes.drain()
-                yield item
-        except pack.Malformed:
-            raise Unreadable(
-                "it begins like a transport file of prime-rl, but is damaged or of a version that is not "
-                "known; rows before that point stand. Send token_exports or traces.jsonl instead.",
-                "bad_msgpack",
-            ) from None
-        finally:
-            data.release()
+    with source.path.open("rb") as file:
+        # Not closed by hand: parts of it may still be held where an error is on its way.
+        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    yield Header(raw={"framework": "prime-rl"})
+    made = _samples if depth_of(source.head) == 4 else _micro_batches
+    try:
+        for item in made(data, source, settings, notes):
+            names.fill(item, names.step(source))
+            yield from notes.drain()
+            yield item
+    except pack.Malformed:
+        raise Unreadable(
+            "it begins like a transport file of prime-rl, but is damaged or of a version that is not "
+            "known; rows before that point stand. Send token_exports or traces.jsonl instead.",
+            "bad_msgpack",
+        ) from None
     yield from notes.summary()
 
 

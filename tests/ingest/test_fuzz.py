@@ -32,6 +32,13 @@ SEEDS = [
     "trackio/trace_val-generations-0.jsonl",
     "easyr1/checkpoints/generations.log",
     "roll/rollout_dump_data.step_5.jsonl",
+    "hf_datasets_save_to_disk/data-00000-of-00001.arrow",
+    "trackio/toy.db",
+    "inspect_ai/toy_math.eval",
+    "prime_rl/rollouts_transport/step_5/rank_0.bin",
+    "prime_rl/legacy_transport/step_7/rollouts.bin",
+    "art/legacy_yaml/trajectories/train/0005.yaml",
+    "art/demo/models/toy-001/trajectories/train/0005.parquet",
 ]
 MUTATIONS = 14  # of each file
 SPLICES = (
