@@ -192,8 +192,10 @@ def headline_of(verdict: str | None, lines: Sequence[CandidateLine], said: str |
         return "warning", f"These are {right[0].convention}, not {said} as configured"
     if verdict == "match":
         best = matched[0]
-        wrong = "" if best.mistake is None else f", done wrong: {plain(best.mistake)}"
+        wrong = "" if best.mistake is None else f", done wrong: {best.mistake}"
         return "critical" if wrong else "ok", f"These are {best.convention}{wrong}"
+    if not right and len({each.mistake for each in matched}) == 1:
+        return sign, f"Computed wrong: {matched[0].mistake}"
     return ("info", "Several conventions give these numbers") if right else (sign, words)
 
 

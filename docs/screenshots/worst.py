@@ -57,13 +57,16 @@ def scaled(grouped: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def coins(count: int, seed: int) -> np.ndarray[Any, Any]:
     """Rewards of 0 and 1 with a part for the format, rounded."""
     random = np.random.default_rng(seed)
-    return np.round((random.random(count) < 0.4) * 0.8 + random.choice([0.0, 0.1, 0.2], count), 3)
+    return np.asarray(np.round((random.random(count) < 0.4) * 0.8 + random.choice([0.0, 0.1, 0.2], count), 3))
 
 
 def mistaken() -> list[Row]:
-    """Groups were taken every eighth row where they are runs of eight."""
+    """Groups were taken as runs of eight rows where every eighth row belongs together."""
     rewards = coins(64, 1)
-    return record(rows_of(rewards, 8), scaled(rewards.reshape(8, 8).T).T.ravel())
+    rows = record(rows_of(rewards, 8), scaled(rewards.reshape(8, 8)).ravel())
+    for i, row in enumerate(rows):
+        row["group_id"], row["prompt"] = f"g{i % 8}", f"Question {i % 8}"
+    return rows
 
 
 def unexplained() -> list[Row]:
