@@ -56,7 +56,8 @@ def zip_kind(names: list[str]) -> str | None:
         return "torch"
     if "[Content_Types].xml" in names:
         return "workbook"
-    if "header.json" in names and any(name.startswith(("samples/", "_journal/")) for name in names):
+    begun = "header.json" in names or "_journal/start.json" in names  # the former is written at the end
+    if begun and any(name.startswith(("samples/", "_journal/")) for name in names):
         return "inspect"
     return None
 

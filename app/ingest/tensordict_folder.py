@@ -58,10 +58,10 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
             meta = _json(stream.read(MAX_META))
         columns = reader.columns(meta, names.folder_of(source.trail), DEEPEST)
         size = _first(meta.get("shape"))
+        yield from notes.drain()
         if not columns or size is None:
             raise Unreadable("its .memmap files are not there; upload the whole folder.", "missing_files")
         yield Header(raw={"framework": "tensordict"})
-        yield from notes.drain()
         for index in range(size):
             fields = {name: _entry(column, index) for name, column in columns.items() if _fits(column, size)}
             item = named_rows.rollout(index + 1, fields, notes, padded=True)
