@@ -166,7 +166,11 @@ class TokenRewardParams(KlInReward):
     mask_no_eos_with_zero: Annotated[bool, About("reward 0 for rollouts that were cut off")] = False
     score_location: Annotated[
         Literal["last_response", "last_unmasked", "after_last"],
-        About("token that gets the reward where no token rewards are recorded; after_last: one place behind"),
+        About(
+            "token that gets the reward where no token rewards are recorded; after_last: one place behind the "
+            "last unmasked one; last_response, where all rollouts are equally wide: the last unmasked one, as "
+            "what follows it is padding"
+        ),
     ] = "last_unmasked"
     mask_rewards: Annotated[bool, About("rewards on masked tokens are set to 0")] = False
     whiten_rewards: Annotated[bool, About("token rewards whitened over the batch, zeros included")] = False
@@ -207,9 +211,16 @@ def prepared_scores(batch: Batch, params: TokenRewardParams) -> Tensor:
     return scores
 
 
+def padded(batch: Batch) -> bool:
+    """Whether the rollouts are rows of a padded matrix: several, all equally wide, some ending masked."""
+    if batch.rollouts < 2 or not bool((batch.lengths == batch.lengths[0]).all()) or not batch.tokens:
+        return False
+    return not bool(batch.response_mask[batch.offsets[1:] - 1].all())
+
+
 def _placed(rewards: Tensor, which: Tensor, batch: Batch, params: TokenRewardParams) -> Tensor:
     """`rewards` with the score of the rollouts `which` `[B]` put on the token that `score_location` names."""
-    if params.score_location == "last_response":
+    if params.score_location == "last_response" and not padded(batch):
         position = torch.where(batch.lengths > 0, batch.offsets[1:] - 1, -1)
     else:
         position = last_index(batch.response_mask, batch.offsets)

@@ -4,7 +4,9 @@ Two readings, the stronger first:
 
 * Recorded: advantages are recorded, one number for each rollout (or the same on every token), and for at
   least one rollout in ten their sign is the opposite of reward − group mean. Something other than the group
-  was the baseline, and the header names no estimator that has none. critical.
+  was the baseline, and the header names no estimator that has none. critical; info where they rise with the
+  rewards of the whole batch as a straight line does, and the prompts do not lie apart as below: then the
+  batch is the baseline, as in an estimator that has no groups.
 * Would be: no advantage is recorded that could tell, and centring on the batch gives at least `chance +
   0.15 + 0.8/√B` (at most a half) of the rollouts another sign than centring on the group, and two groups in
   five lie wholly on one side of the batch mean. `chance = arccos(√(1 − 1/n))/π` is what equally hard
@@ -31,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from app.findings import recorded
-from app.findings.finding import Finding, report
+from app.findings.finding import Finding, Severity, report
 from app.findings.view import Bools, Floats, GroupStatistics, View, group_statistics
 from app.formatting import percent, plural
 
@@ -52,12 +54,23 @@ def check(view: View) -> dict[str, Any] | None:
     if compared.sum() < LEAST:
         return None
     centred = np.where(compared, view.reward - groups.mean[view.group], np.nan)
-    if recorded.counted(view).any() and not _over_batch(view):
-        return _recorded(view, groups, centred)
-    return _would_be(view, groups, centred)
+    would_be = _would_be(view, groups, centred)
+    if not recorded.counted(view).any() or _over_batch(view):
+        return would_be
+    meant = _of_the_batch(view) and (would_be is None or would_be["severity"] == "info")
+    return _recorded(view, centred, "info" if meant else "critical")
 
 
-def _recorded(view: View, groups: GroupStatistics, centred: Floats) -> dict[str, Any] | None:
+def _of_the_batch(view: View) -> bool:
+    """The recorded advantages are a rising straight line of the rewards, the same for every group."""
+    both = recorded.one_per_rollout(view) & view.scored & (view.valid != 0)
+    reward, advantage = view.reward[both], view.advantage[both]
+    if reward.size < LEAST or reward.std() == 0 or advantage.std() == 0:
+        return False
+    return bool(np.corrcoef(reward, advantage)[0, 1] > 1 - 1e-6)
+
+
+def _recorded(view: View, centred: Floats, severity: Severity) -> dict[str, Any] | None:
     given = recorded.one_per_rollout(view)
     both = given & np.isfinite(centred) & (view.valid != 0)
     if not both.any():
@@ -68,7 +81,7 @@ def _recorded(view: View, groups: GroupStatistics, centred: Floats) -> dict[str,
         return None
     return report(
         view,
-        "critical",
+        severity,
         f"{flipped.size} of {plural(int(both.sum()), 'rollout')} ({percent(share)}) have a recorded "
         "advantage of the opposite sign to their reward minus the group's mean.",
         explanation="Responses that beat their siblings are suppressed, or worse ones reinforced. The "

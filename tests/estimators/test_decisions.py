@@ -177,6 +177,20 @@ def test_one_weight_is_that_of_the_reward_where_there_are_no_components() -> Non
     near(ask(body, batch).advantages, [1.5, -1.5])
 
 
+def test_a_reward_is_not_put_on_padding() -> None:
+    """Rows of a padded matrix have it on the last unmasked token; a rollout that ends with an observation, in
+    rows of their own lengths, has it there, where GAE that skips masked tokens loses it."""
+    body: dict[str, object] = {
+        "convention": "gae/verl",
+        "whitening": {"scope": "none"},
+        "params": {"lam": 0.5},
+    }
+    matrix = batch_of([[1, 1, 0], [1, 0, 0]], scores=[1.0, 1.0], values=[[0.0] * 3] * 2)
+    near(ask(body, matrix).advantages, [0.5, 1.0, 0.0, 1.0, 0.0, 0.0])
+    ragged = batch_of([[1, 1, 0], [1]], scores=[1.0, 1.0], values=[[0.0] * 3, [0.0]])
+    near(ask(body, ragged).advantages, [0.0, 0.0, 0.0, 1.0])
+
+
 def test_areal_without_values_takes_them_as_zero() -> None:
     batch = batch_of([[1, 1], [1, 1]], ["g", "g"], scores=[1.0, 0.0])
     norm = {"std_level": None, "group_size": 2}

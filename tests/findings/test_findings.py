@@ -129,6 +129,15 @@ def test_unequal_group_sizes(sqlite_engine: Engine) -> None:
     assert said["evidence"]["groups_by_size"] == {"2": 1, "4": 1}
 
 
+def test_the_batch_as_the_baseline_of_like_prompts_is_only_said(sqlite_engine: Engine) -> None:
+    """As an estimator without groups has it: two of three rollouts of each group keep their sign."""
+    rewards: Rewards = [[0.8, 0.0, 0.42], [1.0, 0.2, 0.58]] * 3
+    flat = np.array(rewards, dtype=float).ravel()
+    columns = {"advantage": (2 * (flat - flat.mean())).tolist()}
+    said = run_findings(sqlite_engine, rewards, columns=columns)["sign_flips"]
+    assert said["severity"] == "info" and said["evidence"]["flipped"] >= 2
+
+
 def test_recorded_advantages_against_the_group(sqlite_engine: Engine) -> None:
     rewards: Rewards = [[1.0, 0.8, 0.9, 0.7], [0.0, 0.2, 0.1, 0.3]]
     flat = np.array(rewards, dtype=float).ravel()
