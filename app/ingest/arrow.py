@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.ingest import documents, named_rows, names, parquet
+from app.ingest import arrow_sizes, documents, named_rows, names, parquet
 from app.ingest.canonical_parquet import without_nulls
 from app.ingest.expand import Caps
 from app.ingest.notes import Notes
@@ -50,6 +50,7 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
         table = _opened(source, stack)
         if len(set(table.schema.names)) != len(table.schema.names):
             raise Unreadable("a column is there twice; rename one of them.", "repeated_column")
+        _check_sizes(source, settings)
         yield Header()
         for number, fields in _rows(table, source, settings):
             item = named_rows.rollout(number, fields, notes)
@@ -76,6 +77,18 @@ def _opened(source: Source, stack: ExitStack) -> Any:
         raise Unreadable(
             "the Arrow table is damaged or incomplete; copy it again.", "arrow_damaged"
         ) from None
+
+
+def _check_sizes(source: Source, settings: Settings) -> None:
+    """Hold what compressed parts declare against the limits. Raises TooLarge."""
+    size = source.path.stat().st_size if source.path is not None else 0
+    account = Caps(settings).account(source.name, size)
+    try:
+        with pa.memory_map(str(source.path)) as mapped:
+            for total in arrow_sizes.declared(mapped, source.head.startswith(FILE)):
+                account.reach(total, size)
+    except _FAILURES:
+        pass  # damaged further on: said where the rows break off
 
 
 def _batches(table: Any) -> Iterator[Any]:

@@ -153,6 +153,16 @@ def test_feather_files_are_read(compression: str, tmp_path: Path) -> None:
     assert first.tokens["advantages"][0] == 0.5 and np.isnan(first.tokens["advantages"][1])
 
 
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_compressed_table_is_judged_by_what_it_declares(compression: str, tmp_path: Path) -> None:
+    table = pa.table({"response": ["a" * (40 << 20)], "reward": [1.0]})
+    feather.write_feather(table, str(tmp_path / "bomb.feather"), compression=compression)
+    with pytest.raises(TooLarge):
+        read(tmp_path / "bomb.feather", settings=Settings(max_expanded_bytes=32 << 20))
+    with pytest.raises(TooLarge):
+        read(tmp_path / "bomb.feather", settings=Settings(max_expansion_ratio=100))
+
+
 def test_a_cut_stream_keeps_the_rows_before(tmp_path: Path) -> None:
     path = tmp_path / "data.arrow"
     table = pa.table({"response": [f"r{i}" for i in range(100)], "reward": [float(i) for i in range(100)]})
