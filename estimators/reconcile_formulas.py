@@ -27,10 +27,12 @@ class Formula:
 
 
 def formulas(batch: Batch, hints: Hints) -> list[Formula]:
-    """Those that the batch has the fields for, with what the hints configure put in."""
+    """Those that the batch has the fields for: with what the hints configure, then, as the trainer may not
+    have done what was configured, without that."""
     found: dict[str, Formula] = {}
-    for convention in CONVENTIONS.values():
-        params = configured(convention, hints)
+    as_hinted = [(each, configured(each, hints)) for each in CONVENTIONS.values()]
+    as_named = [(each, each.params) for each, params in as_hinted if params != each.params]
+    for convention, params in (*as_hinted, *as_named):
         if missing(batch, Request(convention.estimator, params, Whitening(), convention=convention.name)):
             continue
         key = f"{convention.estimator} {params!r}"
