@@ -16,7 +16,12 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RESULTS = HERE / "results"
-SCRIPTS = {"estimators": "estimators_beside_peers.py", "ingest": "ingest.py", "pages": "pages.py"}
+SCRIPTS = {
+    "estimators": "estimators_beside_peers.py",
+    "reconcile": "reconcile.py",
+    "ingest": "ingest.py",
+    "pages": "pages.py",
+}
 
 
 def run(name: str) -> None:
@@ -82,7 +87,12 @@ def ingest_section() -> str:
         ["file", f"{found['megabytes']:.0f} MB of JSONL, {found['rows']:,} rows, 8 fields per token"],
         ["bare orjson, line by line", f"{found['bare_mb_per_s']:.0f} MB/s"],
         ["ingest, stored and summarised", f"{found['ingest_mb_per_s']:.0f} MB/s"],
-        ["ratio", goal(found["ratio"], 1 / 3, True)],
+        ["ratio of the two, by the clock", goal(found["ratio"], 1 / 3, True)],
+        *(
+            [["the same in CPU time, all of the worker's threads", goal(found["cpu_ratio"], None, True)]]
+            if "cpu_ratio" in found
+            else []
+        ),
         ["upload over loopback", f"{found['upload_s']:.1f} s"],
         ["other pages meanwhile, p95", f"{found['page_p95_ms']:.0f} ms"],
         ["web, peak resident", f"{found['web_peak_mib']:.0f} MiB (≤ 1,024)"],
@@ -103,13 +113,49 @@ def pages_section() -> str:
     return "## Pages and lists\n\n" + text + table(["what", "median", "p95"], rows) + "\n"
 
 
+def reconcile_section() -> str:
+    found = result("reconcile")
+    if found is None:
+        return ""
+    rows = [
+        [row["case"], row["verdict"], f"{row['seconds']:.2f} s (≤ 5)", f"{row['cpu']:.2f} s"]
+        for row in found["rows"]
+    ]
+    text = (
+        f"{found['rollouts']:,} rollouts × {found['tokens']:,} tokens, warm, {found['threads']} threads.\n\n"
+    )
+    return "## Reconciling\n\n" + text + table(["recorded", "verdict", "clock", "CPU"], rows) + "\n"
+
+
+def gpu_section() -> str:
+    found = result("gpu")
+    if found is None:
+        return (
+            "## On a GPU\n\nNot measured yet: no CUDA device was at hand. On one, "
+            "`python benchmarks/gpu_check.py` takes a few minutes; the next report then has its table.\n"
+        )
+    rows = [
+        [
+            row["what"],
+            row["size"],
+            f"{row['us']:.0f} µs",
+            goal(row["faster"], row["faster_at_least"] or None, True),
+            goal(row["floors"], row["floors_at_most"], False),
+            f"{row['error']:.1e}" if "error" in row else "–",
+        ]
+        for row in found["rows"]
+    ]
+    head = ["what", "size", "time", "times as fast as the loop", "times the copy", "error"]
+    return f"## On a GPU\n\n{found['device']}, torch {found['torch']}, float32.\n\n{table(head, rows)}\n"
+
+
 def report() -> str:
     when = datetime.now(UTC).strftime("%Y-%m-%d")
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {when}"
     head = "<!-- Written by `make bench`; do not edit. -->\n\n# Measured speed\n\n"
     head += f"Machine: {machine}, shared with other work: compare the rows of one table with each other.\n"
-    head += "No CUDA device was at hand: figures for a GPU are not measured.\n"
-    return "\n".join([head, estimators_section(), ingest_section(), pages_section()]).rstrip() + "\n"
+    parts = (estimators_section(), reconcile_section(), gpu_section(), ingest_section(), pages_section())
+    return "\n".join([head, *parts]).rstrip() + "\n"
 
 
 def main() -> None:

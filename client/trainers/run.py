@@ -1,7 +1,7 @@
-"""`make test-trainers`: the client's adapters inside the real TRL and verl, in a virtual environment of their own.
+"""`make test-trainers`: the client's adapters inside the real TRL and verl, in an environment of their own.
 
-`.trainers/` sees the packages of the calling interpreter (torch, numpy, the server's own) and has the trainers
-from PyPI beside them. verl is installed without what it depends on, but what its trainer imports.
+`.trainers/` sees the packages of the calling interpreter (torch, numpy, the server's own) and has the
+trainers from PyPI beside them. verl is installed without what it depends on, but what its trainer imports.
 """
 
 import os

@@ -5,7 +5,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from typing import IO, Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 #: Answers that another try may change, besides those of 500 and above.
 PASSING = frozenset((408, 425, 429))
@@ -56,7 +56,7 @@ class Server:
     ) -> Answer:
         """The answer of success. Raises Away, Refused."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        address = f"{self.url.rstrip('/')}{path}" + (f"?{urlencode(given)}" if given else "")
+        address = self.url.rstrip("/") + quote(path, safe="/%") + (f"?{urlencode(given)}" if given else "")
         sent = dict(headers or {})
         if self.token is not None:
             sent["Authorization"] = f"Bearer {self.token}"
