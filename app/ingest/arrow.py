@@ -50,7 +50,6 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
         table = _opened(source, stack)
         if len(set(table.schema.names)) != len(table.schema.names):
             raise Unreadable("a column is there twice; rename one of them.", "repeated_column")
-        _check_sizes(source, settings)
         yield Header()
         for number, fields in _rows(table, source, settings):
             item = named_rows.rollout(number, fields, notes)
@@ -101,6 +100,7 @@ def _batches(table: Any) -> Iterator[Any]:
 
 def _rows(table: Any, source: Source, settings: Settings) -> Iterator[tuple[int, dict[str, Any]]]:
     size = source.path.stat().st_size if source.path is not None else 0
+    _check_sizes(source, settings)
     account = Caps(settings).account(source.name, size)
     number = spent = 0
     batches = _batches(table)
