@@ -7,14 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.figures.chosen import Chosen
-from app.formatting import number
+from app.formatting import integer, number, plural
 from storage import arrays, estimates
 from storage.database import ReadSession
 from storage.models import EstimateRollout, Rollout
 
 Floats = NDArray[np.float64]
 TRACKS = (
-    "reward", "value", "TD error", "advantage", "return", "log p", "log p − ref", "entropy", "mask",
+    "reward", "value", "TD error", "advantage", "return", "log p", "log p − ref", "log ratio", "entropy",
+    "mask",
 )  # fmt: skip
 #: What each track is read from, as a file names it.
 SOURCES = {
@@ -56,6 +57,7 @@ def read_tracks(session: ReadSession, rollout: Rollout, chosen: Chosen) -> tuple
         _track("return", found.get("returns"), ""),
         _track("log p", found.get("old_log_probs", found.get("rollout_log_probs")), "nats"),
         _difference(found),
+        _log_ratio(found, unmasked),
         _track("entropy", found.get("entropies"), "nats"),
         _track("mask", mask, "1 = trained on"),
     ]
@@ -83,7 +85,10 @@ LOOKS: dict[str, dict[str, Any]] = {
     "advantage": {"centred": True},
     "TD error": {"centred": True},
     "log p − ref": {"centred": True},
+    "log ratio": {"centred": True},
 }
+#: Share of the ratio that PPO leaves on either side.
+CLIP = 0.2
 
 
 def _track(name: str, values: Floats | None, unit: str, note: str = "") -> Track | None:
@@ -144,3 +149,17 @@ def _difference(found: dict[str, Floats]) -> Track | None:
     if ours is None or reference is None or ours.size != reference.size:
         return None
     return _track("log p − ref", ours - reference, "nats")
+
+
+def _log_ratio(found: dict[str, Floats], unmasked: NDArray[np.bool_]) -> Track | None:
+    """log π_old / π_rollout, and how many tokens a clip at 0.2 would reach."""
+    ours, sampled = found.get("old_log_probs"), found.get("rollout_log_probs")
+    if ours is None or sampled is None or ours.size != sampled.size:
+        return None
+    values = ours - sampled
+    counted = values[_same(unmasked, values)]
+    low, high = np.log([1 - CLIP, 1 + CLIP])
+    beyond = int(((counted < low) | (counted > high)).sum())
+    note = f"ratio π_old / π_rollout outside [{1 - CLIP:g}, {1 + CLIP:g}] on {integer(beyond)} of "
+    note += plural(counted.size, "token")
+    return _track("log ratio", values, "nats", note)

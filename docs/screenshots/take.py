@@ -148,9 +148,10 @@ def take(
                 wide = page.evaluate("document.documentElement.scrollWidth")
                 if wide > width:
                     faults.append(f"{name} at {width}: {wide} px wide")
-                page.screenshot(path=out / f"{name}-{scheme}-{width}.png", full_page=True)
+                # Before the whole page, for which the window grows and charts are drawn anew.
                 if width == 1440 and scheme == "light":
                     page.screenshot(path=out / f"{name}.png")
+                page.screenshot(path=out / f"{name}-{scheme}-{width}.png", full_page=True)
             context.close()
     return faults
 

@@ -132,6 +132,7 @@ def test_tracks_of_a_rollout(sqlite_engine: Engine) -> None:
         "values": [value],
         "old_log_probs": [[-1.0, -2.0, -3.0, -4.0]],
         "ref_log_probs": [[-1.5, -2.0, -2.0, -4.0]],
+        "rollout_log_probs": [[-1.0, -2.5, -9.0, -4.1]],
         "response_mask": [[1, 1, 0, 1]],
         "advantages": [[0.5, 0.25, 7.0, -1.0]],
     }
@@ -140,16 +141,20 @@ def test_tracks_of_a_rollout(sqlite_engine: Engine) -> None:
     )
     plot = build(sqlite_engine, batch, "token_tracks")
     by_name = {trace["name"]: trace for trace in plot["data"]}
-    assert list(by_name) == ["reward", "value", "TD error", "advantage", "log p", "log p − ref", "mask"]
+    assert list(by_name) == [
+        "reward", "value", "TD error", "advantage", "log p", "log p − ref", "log ratio", "mask"
+    ]  # fmt: skip
     # δ over unmasked tokens 0, 1, 3 with γ = 1: 0.2 − 0.1, 0.4 − 0.2, 1 − 0.4.
     assert decode(by_name["TD error"]["y"]) == pytest.approx([0.1, 0.2, np.nan, 0.6], nan_ok=True)
     assert decode(by_name["log p − ref"]["y"]).tolist() == [0.5, 0.0, -1.0, 0.0]
+    assert decode(by_name["log ratio"]["y"]) == pytest.approx([0.0, 0.5, 6.0, 0.1])
+    assert "ratio π_old / π_rollout outside [0.8, 1.2] on 1 of 3 tokens" in plot["layout"]["meta"]["sentence"]
     assert decode(by_name["advantage"]["y"]) == pytest.approx([0.5, 0.25, np.nan, -1.0], nan_ok=True)
     # Stems stand where reward is.
     assert decode(by_name["reward"]["x"]).tolist() == [2, 3] and by_name["reward"]["type"] == "bar"
     assert plot["layout"]["meta"]["missing"] == ["returns", "entropies"]
     assert "Not in the batch: returns, entropies." in plot["layout"]["meta"]["sentence"]
-    assert {trace["yaxis"] for trace in plot["data"]} == {"y", *(f"y{i}" for i in range(2, 8))}
+    assert {trace["yaxis"] for trace in plot["data"]} == {"y", *(f"y{i}" for i in range(2, 9))}
 
 
 def test_tracks_follow_the_estimate(sqlite_engine: Engine) -> None:
