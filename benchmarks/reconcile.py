@@ -51,7 +51,13 @@ def main() -> None:
     dealt = replace(batch, group=torch.arange(batch.rollouts) % (batch.rollouts // 8))
     gae = recorded(batch, {"convention": "gae/verl", "params": {"gamma": 0.99, "lam": 0.95}})
     grpo = recorded(batch, {"convention": "grpo/verl"})
+    few = made(16, 64)
+    noise = Recorded(torch.randn(few.tokens, generator=torch.Generator().manual_seed(3)), True)
+    some = made(1024, 1600)
+    more = Recorded(torch.randn(some.tokens, generator=torch.Generator().manual_seed(3)), True)
     cases = {
+        "noise, 16 × 64": (few, noise),
+        "noise, 1,024 × 1,600": (some, more),
         "gae/verl": (batch, gae),
         "grpo/verl": (batch, grpo),
         "grpo/verl, grouped by stride": (dealt, grpo),

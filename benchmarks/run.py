@@ -53,6 +53,11 @@ def goal(value: float | None, bound: float | None, at_least: bool) -> str:
     return f"{figure(value)}× ({'≥' if at_least else '≤'} {figure(bound)}){'' if reached else ' **missed**'}"
 
 
+def within(seconds: float, most: float) -> str:
+    """Seconds beside the most they may be."""
+    return f"{seconds:.2f} s (≤ {most:g}){'' if seconds <= most else ' **missed**'}"
+
+
 def estimators_section() -> str:
     found = result("estimators")
     if found is None:
@@ -118,7 +123,7 @@ def reconcile_section() -> str:
     if found is None:
         return ""
     rows = [
-        [row["case"], row["verdict"], f"{row['seconds']:.2f} s (≤ 5)", f"{row['cpu']:.2f} s"]
+        [row["case"], row["verdict"], within(row["seconds"], 5), f"{row['cpu']:.2f} s"]
         for row in found["rows"]
     ]
     text = (

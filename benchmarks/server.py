@@ -1,5 +1,6 @@
 """A real `vantage serve` on a data folder of its own, and what its processes cost."""
 
+import os
 import re
 import subprocess
 import sys
@@ -17,11 +18,13 @@ class Server:
     url: str
     pid: int
     peak: dict[str, int] = field(default_factory=dict)  # role -> bytes
+    cpu: dict[str, float] = field(default_factory=dict)  # role -> seconds of CPU so far
 
     def sample(self) -> None:
-        """Note the resident memory of the web process and of its worker child."""
+        """Note the resident memory, and the CPU time, of the web process and of its worker child."""
         for role, pid in [("web", self.pid), *(("worker", child) for child in children(self.pid))]:
             self.peak[role] = max(self.peak.get(role, 0), resident(pid))
+            self.cpu[role] = max(self.cpu.get(role, 0.0), cpu_seconds(pid))
 
 
 def children(pid: int) -> list[int]:
@@ -40,6 +43,15 @@ def resident(pid: int) -> int:
         return 0
     match = re.search(r"VmRSS:\s+(\d+) kB", status)
     return int(match.group(1)) * 1024 if match else 0
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far, 0 when it is gone."""
+    try:
+        said = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(said[11]) + int(said[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
