@@ -1,10 +1,10 @@
-"""The estimates that Vantage asks for by itself when a batch is in: the file's own convention, else GRPO; GAE
-where there are values."""
+"""The estimates that Vantage asks for by itself when a batch is in: the file's own convention, else what its
+framework computes by default, else GRPO; GAE where there are values."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from app.configured import configured
+from app.configured import BY_DEFAULT, configured
 from app.estimation import outline_of
 from app.intake import Shelf
 from estimators import CONVENTIONS, ESTIMATORS, Request, missing
@@ -26,7 +26,8 @@ def default_requests(shelf: Shelf) -> Iterator[dict[str, Any]]:
         return
     group_id = fields["group_id"]
     alone = group_id == "absent" or (group_id.startswith("derived:") and len(shelf.groups) == shelf.rollouts)
-    name = configured(header, shelf.format).convention or FALLBACK
+    said = configured(header, shelf.format)
+    name = said.convention or BY_DEFAULT.get(said.framework or "", FALLBACK)
     if missing(outline_of(fields), Request.from_dict({"convention": name})):
         name = FALLBACK
     estimator = CONVENTIONS[name].estimator
