@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -54,6 +55,11 @@ def demo_server(folder: Path) -> Iterator[str]:
 def pages(base: str) -> dict[str, str]:
     """Name -> path of one page of every kind, at the step where the example goes wrong."""
     api = httpx.Client(base_url=f"{base}/api/v1", timeout=60)
+    while any(
+        job["state"] in ("queued", "running")
+        for job in api.get("/jobs", params={"limit": 200}).json()["items"]
+    ):
+        time.sleep(1)
     run = next(r for r in api.get("/runs").json()["items"] if r["name"] == "example")
     steps = api.get(f"/runs/{run['id']}/steps", params={"limit": 100}).json()["items"]
     batch = next((s for s in steps if s["step"] == 17), steps[-1])["batch"]
@@ -166,8 +172,8 @@ def main() -> None:
     )
     parser.add_argument("--scheme", choices=SCHEMES, help="one of the two colour schemes instead of both")
     args = parser.parse_args()
-    if args.docs and (args.worst or args.only or args.scheme == "dark"):
-        parser.error("--docs takes every page of the example, in light")
+    if args.docs and (args.worst or args.scheme == "dark"):
+        parser.error("--docs takes pages of the example, in light")
     out = ROOT / ".shots"
     out.mkdir(exist_ok=True)
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
@@ -183,7 +189,7 @@ def main() -> None:
             faults = take(browser, base, kept, out, (args.scheme,) if args.scheme else SCHEMES)
         browser.close()
     if args.docs:
-        for name in IN_DOCS:
+        for name in filter(kept.__contains__, IN_DOCS):
             shutil.copy(out / f"{name}.png", ROOT / "docs" / "screenshots" / f"{name}.png")
     sys.stdout.write("\n".join(faults) + "\n" if faults else "no faults\n")
     sys.exit(bool(faults))
