@@ -115,6 +115,9 @@ def standardised(seen: Seen, params: StandardParams) -> Tensor:
         std = torch.where(seen.left & (params.scale_rewards == "group"), 0.0, std)
     centred = seen.scores - baseline
     advantages = _scaled(centred, std, params) if scaled else centred
+    by_group = params.use_leave_one_out_baseline or params.mean_level == "group"
+    if not by_group and not (scaled and params.scale_rewards == "group"):
+        return advantages  # Groups do not matter, nor whether a rollout is alone in its own.
     alone = seen.scores / (1.0 + params.epsilon) if scaled else seen.scores
     settled = settle(seen, advantages, alone, params)
     return settled if seen.left is None else torch.where(seen.left, advantages, settled)

@@ -177,6 +177,17 @@ def test_one_weight_is_that_of_the_reward_where_there_are_no_components() -> Non
     near(ask(body, batch).advantages, [1.5, -1.5])
 
 
+def test_groups_of_one_do_not_matter_where_nothing_is_taken_over_the_group() -> None:
+    batch = batch_of([[1]] * 3, ["a", "b", "c"], scores=[1.0, 2.0, 6.0])
+    whole = {"mean_level": "batch", "scale_rewards": "none"}
+    near(ask({"convention": "grpo/areal", "params": whole}, batch).advantages, [-2.0, -1.0, 3.0])
+    levels = {"mean_level": "batch", "std_level": "batch"}
+    scaled = ask({"convention": "grpo/areal", "params": levels}, batch).advantages
+    near(scaled, ask({"convention": "batch_z/areal"}, batch).advantages.tolist())
+    none = {"mean_level": None, "std_level": None}
+    near(ask({"convention": "grpo/areal", "params": none}, batch).advantages, [1.0, 2.0, 6.0])
+
+
 def test_a_reward_is_not_put_on_padding() -> None:
     """Rows of a padded matrix have it on the last unmasked token; a rollout that ends with an observation, in
     rows of their own lengths, has it there, where GAE that skips masked tokens loses it."""
