@@ -107,6 +107,9 @@ class Recorder:
         advantages, … Values may be lists, numpy arrays or tensors; per-token ones may be padded [B, T], with
         `response_lengths` [B] to say where each rollout ends. Never raises.
         """
+        if os.getpid() != self._pid:  # the locks may have been held when this process was forked off
+            log.warning("vantage: step %s not recorded: each process needs a recorder of its own", step)
+            return
         begun = time.perf_counter()
         try:
             query = {
@@ -122,8 +125,6 @@ class Recorder:
             self._seconds += time.perf_counter() - begun
 
     def _take(self, step: Step) -> None:
-        if os.getpid() != self._pid:
-            raise RuntimeError("this recorder belongs to the process that made it; make one in each process")
         with self._changed:
             if self._closed:
                 raise RuntimeError("the recorder is closed")
@@ -192,8 +193,7 @@ class Recorder:
 
     @property
     def stats(self) -> Stats:
-        with self._changed:
-            queued = len(self._queue) + self._busy
+        queued = len(self._queue) + self._busy
         counts = self._sender.counts
         return Stats(
             logged=self._logged,
