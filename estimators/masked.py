@@ -63,7 +63,11 @@ def valid_counts(mask: Tensor, offsets: Tensor) -> Tensor:
         ends = torch.nn.functional.pad(torch.cumsum(mask, 0), (1, 0))[offsets]
         return ends[1:] - ends[:-1]
     counts, array = np.zeros(offsets.shape[0] - 1, dtype=np.int64), mask.numpy()
-    if array.size > BLOCK * counts.size:  # Long rollouts: one call each is ten times as fast.
+    width = array.size // max(1, counts.size)
+    if array.size and width % 8 == 0 and bool((offsets[1:] - offsets[:-1] == width).all()):
+        words = np.ascontiguousarray(array).view(np.uint64)  # eight tokens each, one bit set for each of them
+        counts[:] = np.add.reduce(np.bitwise_count(words).reshape(counts.size, -1), axis=1, dtype=np.int64)
+    elif array.size > BLOCK * counts.size:  # Long rollouts: one call each is ten times as fast.
         cuts = offsets.tolist()
         counts[:] = [np.count_nonzero(array[a:b]) for a, b in pairwise(cuts)]
     elif array.size:

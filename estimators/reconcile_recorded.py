@@ -1,6 +1,6 @@
 """The recorded side of a reconciliation: how exact the numbers are, and how far others lie from them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -83,10 +83,10 @@ class Fit:
     off: Tensor
     agrees: Tensor
     rollouts: int
+    rollouts_matched: int = field(init=False)
 
-    @property
-    def rollouts_matched(self) -> int:
-        return int(self.agrees.sum())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rollouts_matched", int(self.agrees.sum()))
 
     @property
     def matched(self) -> bool:
@@ -124,6 +124,30 @@ class View:
         if not self.recorded.per_token:
             return torch.where(torch.isfinite(self.values), self.batch.unmasked, 0)
         return segment_sums(self.taken.double(), self.batch.offsets).long()
+
+    @cached_property
+    def informative(self) -> bool:
+        """Whether any rollout has recorded advantages that differ between its tokens."""
+        return self.per_rollout is None and bool((self.counts > 1).any())
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """`[N]` float64: 1 where a token is compared, else 0."""
+        return self.taken.double()
+
+    @cached_property
+    def centred(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Per token `[N]` float64: how far each recorded number lies from the mean of its rollout, and what
+        an error may be; and `[B]` bool, rollouts all of whose numbers are as good as equal."""
+        y = torch.where(self.taken, self.values, 0.0).double()
+        offsets, lengths = self.batch.offsets, self.batch.lengths
+        means = segment_sums(y, offsets) / self.counts.clamp(min=1).double()
+        off = (y - repeated(means, lengths)) * self.weight
+        # Rounding of the largest numbers moves a line everywhere.
+        size = -segment_least(-y.abs(), offsets) if y.numel() else self.counts.double()
+        each = 2 * self.slack + self.precision.floor * size
+        allowed = self.precision.rtol * y.abs() + repeated(each, lengths)
+        return off, allowed, segment_sums((off.abs() > allowed).double(), offsets) == 0
 
     @cached_property
     def extremes(self) -> tuple[Tensor, Tensor]:

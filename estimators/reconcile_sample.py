@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from estimators.batch import TOKEN_FIELDS, Batch
-from estimators.masked import last_index, repeated, segment_least, segment_sums
+from estimators.masked import last_index, repeated, segment_sums
 from estimators.reconcile_recorded import View
 from estimators.reconciliation import Recorded
 
@@ -67,30 +67,37 @@ def lines(raw: Tensor, view: View) -> Tensor:
     """Rollouts whose recorded numbers are a line, a·x + b, of the raw ones `[N]`: `[B]` float64 with 1, 0, or
     NaN where too few differing tokens say anything."""
     taken, batch = view.taken, view.batch
-    x = torch.where(taken, raw, 0.0).double()
-    y = torch.where(taken, view.values, 0.0).double()
-    weight, offsets = taken.double(), batch.offsets
+    x, offsets = torch.where(taken, raw, 0.0).double(), batch.offsets
+    dy, allowed, level = view.centred
     count = view.counts.clamp(min=1).double()
 
     def spread(values: Tensor) -> Tensor:
         return repeated(values, batch.lengths)
 
-    dx = (x - spread(segment_sums(x, offsets) / count)) * weight
-    dy = (y - spread(segment_sums(y, offsets) / count)) * weight
+    sums = segment_sums(x, offsets)
+    dx = (x - spread(sums / count)) * view.weight
     xx, xy = segment_sums(dx * dx, offsets), segment_sums(dx * dy, offsets)
     slope = torch.where(xx > 0, xy / xx.clamp(min=1e-300), 0.0)
     error = (dy - spread(slope) * dx).abs()
-    # Rounding of the largest numbers moves the line everywhere.
-    size = -segment_least(-y.abs(), offsets) if y.numel() else count
-    allowed = view.precision.rtol * y.abs() + spread(2 * view.slack + view.precision.floor * size)
     wrong = segment_sums((error > allowed).double(), offsets) > 0
     # A line that is level where the raw numbers differ says nothing of them.
-    level = segment_sums((dy.abs() > allowed).double(), offsets) == 0
-    usual = (x * x).sum() / weight.sum().clamp(min=1)
-    wrong |= level & (xx > 1e-10 * (segment_sums(x * x, offsets) + count * usual))
-    fits = torch.where(wrong | ~torch.isfinite(segment_sums(x, offsets)), 0.0, 1.0)
+    squares = x * x
+    usual = squares.sum() / view.weight.sum().clamp(min=1)
+    wrong |= level & (xx > 1e-10 * (segment_sums(squares, offsets) + count * usual))
+    fits = torch.where(wrong | ~torch.isfinite(sums), 0.0, 1.0)
     says = view.counts > 2
     return torch.where(says, fits, torch.nan)
+
+
+def mostly(says: Tensor) -> bool:
+    """Whether nine in ten of those that say anything say yes."""
+    known = says[~torch.isnan(says)]
+    return not known.numel() or float(known.mean()) >= 0.9
+
+
+def rows_of(part: Tensor, rows: Tensor) -> Tensor:
+    """`part` `[B]` of these rollouts; itself where all share one, `[1]`."""
+    return part if part.shape[0] == 1 else part[rows]
 
 
 def on_lines(means: Tensor, view: View, ids: Tensor | None) -> bool:

@@ -19,9 +19,11 @@ from estimators.reconcile_sample import (
     SMALL,
     lines,
     members,
+    mostly,
     on_lines,
     places,
     plausible_means,
+    rows_of,
     seeds,
     take,
     view_of,
@@ -67,6 +69,10 @@ class Search:
         self.rows = self.whole.rows
         #: Estimators whose raw advantages vary inside rollouts, where the recorded ones do not.
         self.varying: set[str] = set()
+        #: The last rollouts that were looked at, and what is recorded of them.
+        self.seen: tuple[bytes, View] | None = None
+        #: What `plain` gave, where it does not take much memory.
+        self.shapes: dict[int, list[tuple[Setup, Shape]]] = {}
 
     def _sample(self, rows: Tensor) -> "Sample":
         if self.small:
@@ -155,9 +161,20 @@ class Search:
         if altered.batch.response_mask is not self.batch.response_mask:
             shape = Shape(altered.batch, raw)
         per_token = raw.per_token and self.view.recorded.per_token
-        if per_token and self.small and not _mostly(lines(raw.advantages, self.view)):
+        if per_token and self.small and not mostly(lines(raw.advantages, self.view)):
             return None
         return shape
+
+    def plain(self, formula: Formula) -> list[tuple[Setup, Shape]]:
+        """The setups of the formula, nothing changed, that may have given what is recorded, each with its raw
+        advantages: the same for every mistake that comes after them."""
+        found = self.shapes.get(id(formula))
+        if found is None:
+            setups = self.settings(formula, None, grid=False)
+            found = [(setup, shape) for setup in setups if (shape := self.shape(setup, None)) is not None]
+            if self.small or not any(shape.raw.per_token for _, shape in found):
+                self.shapes[id(formula)] = found
+        return found
 
     def _survives(self, setup: Setup, variant: Input | None) -> bool:
         """Whether the raw advantages of the sample are lines of the recorded ones."""
@@ -171,13 +188,16 @@ class Search:
                 return False
             rows = members(self.seed, whole.batch.group)
             altered = replace(whole, batch=take(whole.batch, rows))
-            seen = view_of(self.view, rows)
+            key = rows.numpy().tobytes()
+            if self.seen is None or self.seen[0] != key:
+                self.seen = key, view_of(self.view, rows)
+            seen = self.seen[1]
         else:
             altered = variant.alter(replace(setup, batch=part))
         raw = None if altered is None else self.raw(altered)
         if raw is None or not raw.per_token:
             return False
-        if not _mostly(lines(raw.advantages, seen)):
+        if not mostly(lines(raw.advantages, seen)):
             if variant is None and seen.per_rollout is not None:
                 self.varying.add(setup.estimator)
             return False
@@ -272,16 +292,6 @@ class Option:
     whitening: Whitening
     label: str | None = None
     text: str = ""
-
-
-def rows_of(part: Tensor, rows: Tensor) -> Tensor:
-    return part if part.shape[0] == 1 else part[rows]
-
-
-def _mostly(says: Tensor) -> bool:
-    """Whether nine in ten of those that say anything say yes."""
-    known = says[~torch.isnan(says)]
-    return not known.numel() or float(known.mean()) >= 0.9
 
 
 def compares(formula: Formula | Setup) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from estimators.masked import repeated, segment_sums, set_positions
+from estimators.masked import repeated, set_positions
 from estimators.mistakes.mistake import Setup
 from estimators.reconcile_recorded import View
 from estimators.rewards import TokenRewardParams, token_kl, token_rewards
@@ -31,7 +31,7 @@ def settings(setup: Setup, view: View, grid: bool) -> Iterator[Any]:
     params, seen = setup.params, [repr(setup.params)]
     if not grid:
         yield params
-    if not hasattr(params, "gamma") or not isinstance(params, TokenRewardParams) or not informative(view):
+    if not hasattr(params, "gamma") or not isinstance(params, TokenRewardParams) or not view.informative:
         return
     for changed in _grid(params) if grid else solved(setup, view):
         if repr(changed) not in seen:
@@ -106,6 +106,8 @@ def _solutions(
 ) -> Iterator[tuple[float, float, float | None]]:
     """(γ, λ, β) of each model that fits: as recorded, whitened, with a KL penalty, with both."""
     ones = torch.ones_like(y)
+    if _hopeless([now, then, ones, *([after] if critic else []), *([] if kl is None else [kl])], y, y - now):
+        return
     for whitened in (False, True):
         for penalty in (None, kl) if kl is not None else (None,):
             columns = [-then, -after] if critic else [-then]
@@ -135,6 +137,14 @@ def _least_squares(columns: Tensor, target: Tensor) -> list[float] | None:
     return (answer / size).tolist() if bool(error <= bound) else None
 
 
-def informative(view: View) -> bool:
-    """Whether any rollout has recorded advantages that differ between its tokens."""
-    return view.per_rollout is None and bool(segment_sums(view.taken.double(), view.batch.offsets).max() > 1)
+def _hopeless(columns: list[Tensor], target: Tensor, other: Tensor) -> bool:
+    """Whether not even all columns together explain the target: then no model made of some of them does. The
+    largest error of a model is no less than its mean square one, which is least with all columns."""
+    every = torch.stack(columns, dim=1)
+    if every.shape[0] <= every.shape[1]:
+        return False
+    size = every.abs().amax(dim=0).clamp(min=1e-300)
+    answer = torch.linalg.lstsq(every / size, target.unsqueeze(1), driver="gelsd").solution
+    error = (every / size @ answer).squeeze(1) - target
+    largest = float(torch.stack([part.abs().max() for part in (every, target, other)]).max())
+    return float(error.square().mean().sqrt()) > 1.01 * (1e-4 * largest + 1e-12)

@@ -8,8 +8,8 @@ from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten
 from estimators.mistakes.rescaling import distinct
 from estimators.reconcile_formulas import Formula, whitenings
 from estimators.reconcile_recorded import Fit
-from estimators.reconcile_sample import places
-from estimators.reconcile_search import Found, Option, Search, rows_of
+from estimators.reconcile_sample import places, rows_of
+from estimators.reconcile_search import Found, Option, Search
 from estimators.shape import Shape, composed
 from estimators.whitening import Affine, Whitening
 
@@ -83,24 +83,28 @@ def _telling(variant: Input | Whiten | Rescale, name: str, found: list[Found]) -
 
 
 def _one(search: Search, formula: Formula, variant: Input | Whiten | Rescale) -> None:
-    given = variant if isinstance(variant, Input) else None
-    for setup in search.settings(formula, given, grid=False):
-        shape = search.shape(setup, given)
-        if shape is None:
-            continue
-        if given is not None:
-            altered = given.alter(setup)
-            assert altered is not None
-            if whiten_all(search, formula, altered, shape, given.label, given.text):
-                return
-        elif isinstance(variant, Whiten):
+    if isinstance(variant, Input):
+        _altered(search, formula, variant)
+        return
+    for setup, shape in search.plain(formula):
+        if isinstance(variant, Whiten):
             for convention in formula.conventions:
                 affine = variant.affine(shape, convention.whitening)
                 if affine is not None:
                     option = Option(affine, "own", convention.whitening, variant.label, variant.text)
                     search.keep(setup, shape, option, convention)
-        elif isinstance(variant, Rescale):
+        else:
             _rescaled(search, formula, setup, shape, variant)
+
+
+def _altered(search: Search, formula: Formula, variant: Input) -> None:
+    for setup in search.settings(formula, variant, grid=False):
+        shape = search.shape(setup, variant)
+        altered = None if shape is None else variant.alter(setup)
+        if shape is None or altered is None:
+            continue
+        if whiten_all(search, formula, altered, shape, variant.label, variant.text):
+            return
 
 
 def _rescaled(search: Search, formula: Formula, setup: Setup, shape: Shape, variant: Rescale) -> None:

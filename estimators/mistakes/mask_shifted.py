@@ -1,11 +1,13 @@
 """The mask of another step, or one that lies off by some tokens."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 
 import torch
+from torch import Tensor
 
 from estimators.batch import Batch
+from estimators.masked import repeated
 from estimators.mistakes.mistake import Input, Mistake, Setup
 from estimators.mistakes.shifting import shifted
 from estimators.reconciliation import Hints
@@ -31,25 +33,44 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
 def _moved(label: str, text: str, steps: int, edge: str) -> Input:
     def alter(setup: Setup) -> Setup | None:
         batch = setup.batch
-        mask = shifted(batch.response_mask, batch, steps, edge)
-        return replace(setup, batch=replace(batch, response_mask=mask))
+        made = once(batch, f"{label} {edge}", lambda: shifted(batch.response_mask, batch, steps, edge))
+        return replace(setup, batch=made)
 
     return Input(label, text, alter)
 
 
 def _of_neighbour(label: str, text: str, by: int) -> Input:
     def alter(setup: Setup) -> Setup | None:
-        batch = setup.batch
-        whose = torch.arange(batch.rollouts, device=batch.offsets.device).roll(by)
-        start, length = batch.offsets[:-1][whose], batch.lengths[whose]
-        place = torch.arange(batch.tokens, device=batch.offsets.device)
-        place = place - batch.offsets[:-1].repeat_interleave(batch.lengths)
-        there = place < length.repeat_interleave(batch.lengths)
-        source = start.repeat_interleave(batch.lengths) + torch.where(there, place, 0)
-        mask = batch.response_mask[source.clamp(max=max(batch.tokens - 1, 0))] & there
-        return replace(setup, batch=replace(batch, response_mask=mask))
+        made = once(setup.batch, label, lambda: _neighbours(setup.batch, by))
+        return replace(setup, batch=made)
 
     return Input(label, text, alter, rows=True)
+
+
+def _neighbours(batch: Batch, by: int) -> Tensor:
+    whose = torch.arange(batch.rollouts, device=batch.offsets.device).roll(by)
+    start, length = batch.offsets[:-1][whose], batch.lengths[whose]
+    place = torch.arange(batch.tokens, device=batch.offsets.device)
+    place = place - repeated(batch.offsets[:-1], batch.lengths)
+    there = place < repeated(length, batch.lengths)
+    source = repeated(start, batch.lengths) + torch.where(there, place, 0)
+    return batch.response_mask[source.clamp(max=max(batch.tokens - 1, 0))] & there
+
+
+def once(batch: Batch, name: str, mask: Callable[[], Tensor]) -> Batch:
+    """The batch with another mask. The last one is kept with the batch: every formula asks for it in turn,
+    and what is worked out of a mask once is then there for all."""
+    kept: tuple[str, Tensor, Batch] | None = batch.derived.get("another mask")
+    if kept is None or kept[0] != name or kept[1] is not batch.response_mask or not _same(kept[2], batch):
+        kept = name, batch.response_mask, replace(batch, response_mask=mask())
+        batch.derived["another mask"] = kept
+    return kept[2]
+
+
+def _same(one: Batch, other: Batch) -> bool:
+    """Whether all but the masks are the same objects."""
+    names = (each.name for each in fields(Batch) if each.name not in ("response_mask", "derived"))
+    return all(getattr(one, name) is getattr(other, name) for name in names)
 
 
 MISTAKE = Mistake(
