@@ -66,6 +66,11 @@ def pages(base: str) -> dict[str, str]:
     api.post(f"/batches/{batch}/reconcile", params={"wait": 60}, json={})
     uploads = api.get("/jobs", params={"limit": 200}).json()["items"]
     upload = next(j["id"] for j in uploads if j["kind"] in ("ingest", "upload"))
+    table = b"question,completion,score,note\n" + b"".join(
+        b"q%d,text %d,%d,x\n" % (i // 4, i, i % 2) for i in range(8)
+    )
+    asked = {"wait": 60, "filename": "table.csv"}
+    columns = api.post("/uploads", params=asked, content=table).json()
     panels = [
         {"figure": name, "batch": batch} for name in ("group_rewards", "whitening_scopes", "token_heatmap")
     ]
@@ -75,6 +80,7 @@ def pages(base: str) -> dict[str, str]:
     return {
         "home": "/",
         "receipt": f"/uploads/{upload}",
+        "columns": f"/uploads/{columns['id']}/columns",
         "run": f"/runs/{run['id']}",
         **of_batch(batch, group=3, rollout=24),
         "dashboards": "/dashboards",
