@@ -35,8 +35,8 @@ SEEDS = [
     "hf_datasets_save_to_disk/data-00000-of-00001.arrow",
     "trackio/toy.db",
     "inspect_ai/toy_math.eval",
-    "prime_rl/rollouts_transport/step_5/rank_0.bin",
-    "prime_rl/legacy_transport/step_7/rollouts.bin",
+    "prime_rl_transport/rollouts/step_5/rank_0.bin",
+    "prime_rl_transport/legacy/step_7/rollouts.bin",
     "art/legacy_yaml/trajectories/train/0005.yaml",
     "art/demo/models/toy-001/trajectories/train/0005.parquet",
 ]
