@@ -52,7 +52,10 @@ def carries(request: Request) -> bool:
 
 def earlier_state(task: Task, batch: Batch, request: Request) -> tuple[State | None, dict[str, Any]]:
     """For an estimator that goes on from step to step: the state after the earlier steps, and what the
-    summary says of them. Starts from the newest step that kept its own; a step that lacks a field is a gap."""
+    summary says of them.
+
+    Starts from the newest step that kept its own; a step that lacks a field is a gap.
+    """
     carry = ESTIMATORS[request.estimator].carry
     if carry is None:
         return None, {}

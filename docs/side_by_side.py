@@ -24,8 +24,9 @@ LENGTHS = ((6, 3, 2, 6), (4, 3, 2, 1), (5, 6, 2, 1))
 INTRODUCTION = """# Estimators side by side
 
 Every convention on the same twelve rollouts: three prompts with the rewards 1 0 0 1, 0.25 0.25 0.25 0.25 and
-2 −1 0.5 0, of 6 3 2 6, 4 3 2 1 and 5 6 2 1 tokens. The two numbers are the advantages of the first response
-to the first prompt and of the first response to the last one, on its first token. A dash: the convention needs
+2 −1 0.5 0, of 6 3 2 6, 4 3 2 1 and 5 6 2 1 tokens. The two numbers are the advantages of the first
+response to the first prompt and of the first response to the last one, on its first token. A dash: the
+convention needs
 more than rewards. What it reads where masked tokens, groups of one or missing scores come in is in
 [the reference](reference/estimators.md), every parameter in [the conventions](reference/conventions.md).
 """

@@ -167,9 +167,9 @@ class TokenRewardParams(KlInReward):
     score_location: Annotated[
         Literal["last_response", "last_unmasked", "after_last"],
         About(
-            "token that gets the reward where no token rewards are recorded; after_last: one place behind the "
-            "last unmasked one; last_response, where all rollouts are equally wide: the last unmasked one, as "
-            "what follows it is padding"
+            "token that gets the reward where no token rewards are recorded; after_last: one place behind "
+            "the last unmasked one; last_response, where all rollouts are equally wide: the last unmasked "
+            "one, as what follows it is padding"
         ),
     ] = "last_unmasked"
     mask_rewards: Annotated[bool, About("rewards on masked tokens are set to 0")] = False

@@ -1,7 +1,7 @@
 """Working ahead changes neither the items nor their order, and ends with whoever takes them."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_an_error_comes_where_its_item_would() -> None:
 def test_one_item_ahead_and_no_more() -> None:
     made: list[int] = []
 
-    def counted() -> Iterator[int]:
+    def counted() -> Generator[int]:
         for number in range(100):
             made.append(number)
             yield number

@@ -66,7 +66,9 @@ def test_two_as_a_scatter(sqlite_engine: Engine) -> None:
     one = make_estimate(sqlite_engine, batch.id, [1.0, 1.0, 0.6, -0.5])
     plot = build(sqlite_engine, batch, "estimator_agreement", estimate="recorded", against=one.id)
     drawn = {trace["name"]: trace for trace in plot["data"]}
-    assert drawn["opposite signs"]["x"] == [-1.0] and drawn["opposite signs"]["marker"]["color"] == LIGHT["flip"]
+    assert (
+        drawn["opposite signs"]["x"] == [-1.0] and drawn["opposite signs"]["marker"]["color"] == LIGHT["flip"]
+    )
     assert drawn["not opposite"]["y"] == [1.0, 0.6, -0.5]
     assert "1 (25 %) with opposite signs" in meta(plot)["sentence"]
 

@@ -35,7 +35,12 @@ SAMPLE_ROWS: dict[str, tuple[str, int, list[int], list[Place], int | None, int]]
     "wandb/val_generations_0.table.json": ("wandb-generations", 4, [4], [(5, "val")], None, 0),
     "wandb/train_generated_samples_10.table.json": ("wandb-samples", 1, [1], [(11, None)], None, 0),
     "trackio/toy.db": (
-        "trackio-db", 18, [4, 4, 4, 4, 2], [(1, None), (2, None), (2, "val")], None, 0,
+        "trackio-db",
+        18,
+        [4, 4, 4, 4, 2],
+        [(1, None), (2, None), (2, "val")],
+        None,
+        0,
     ),
     "trackio/trace_val-generations-0.jsonl": ("trackio-traces", 1, [1], [(1, "val")], None, 0),
     "inspect_ai/toy_math_log.json": ("inspect-json", 16, [4] * 4, [(None, None)], 131, 0),

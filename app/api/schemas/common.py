@@ -69,9 +69,7 @@ def responses(described: dict[int, str], model: Any) -> dict[int | str, dict[str
     return {status: {"description": text, "model": model} for status, text in described.items()}
 
 
-def accepted(
-    model: Any, text: str = "Not ended yet: ask again at the address in Location."
-) -> Any:
+def accepted(model: Any, text: str = "Not ended yet: ask again at the address in Location.") -> Any:
     return responses({202: text}, model)
 
 

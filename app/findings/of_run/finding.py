@@ -1,5 +1,4 @@
-"""What a finding of a run is: a change over its steps that a person should know of, with the numbers.
-"""
+"""What a finding of a run is: a change over its steps that a person should know of, with the numbers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
