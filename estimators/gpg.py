@@ -40,7 +40,7 @@ def run(batch: Batch, params: GpgParams, dtype: torch.dtype) -> Raw:
     if params.f_norm == 0:
         raise Refused("f_norm is 0, and every advantage is divided by it; give another number.")
     seen = see(batch, params, dtype)
-    scored = seen.counted.sum()
+    scored = seen.counted.sum().double()
     alpha = scored / (seen.counted & (seen.scores != 0)).sum().clamp(min=1)
     factor = (alpha / params.f_norm).to(dtype)
     advantages = settle(seen, (seen.scores - seen.mean) * factor, seen.scores * factor, params)
