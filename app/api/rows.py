@@ -29,7 +29,11 @@ COMPUTED = {
 }
 
 
-@router.get("/rows", responses=binary(JSONL, text="Canonical JSONL, header line first."))
+@router.get(
+    "/rows",
+    response_class=StreamingResponse,
+    responses=binary(JSONL, text="Canonical JSONL, header line first."),
+)
 def get_rows(
     request: Request,
     session: Reader,

@@ -21,13 +21,13 @@ NO_TOKENS = [
 @pytest.fixture(scope="package")
 def grpo(filled: Service) -> dict[str, Any]:
     """The default estimate: one number per rollout."""
-    return next(made for made in estimates_of(filled) if made["convention"] == "grpo/verl")
+    return next(made for made in estimates_of(filled) if made["default"] and made["estimator"] == "grpo")
 
 
 @pytest.fixture(scope="package")
 def gae(filled: Service) -> dict[str, Any]:
     """The other default, as values are recorded: one number per token."""
-    return next(made for made in estimates_of(filled) if made["convention"] == "gae/verl")
+    return next(made for made in estimates_of(filled) if made["default"] and made["estimator"] == "gae")
 
 
 def estimates_of(service: Service) -> list[dict[str, Any]]:

@@ -155,7 +155,8 @@ HOSTILE = [
 def test_no_address_made_of_nonsense_breaks_the_server(client: TestClient, text: str) -> None:
     """Every path and every query parameter of every route, the pages' too."""
     every = [route for router in client.app.routes for route in routes_of(router)]  # type: ignore[attr-defined]
-    routes = [route for route in every if route.path != "/readyz"]  # rightly 503: there is no worker
+    left_out = ("/readyz", "/api/v1/events")  # rightly 503, as there is no worker; a stream without an end
+    routes = [route for route in every if route.path not in left_out]
     assert len(routes) > 30
     for route in routes:
         address = route.path
