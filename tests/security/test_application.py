@@ -156,7 +156,8 @@ def test_no_address_made_of_nonsense_breaks_the_server(client: TestClient, text:
     """Every path and every query parameter of every route, the pages' too."""
     every = [route for router in client.app.routes for route in routes_of(router)]  # type: ignore[attr-defined]
     left_out = ("/readyz", "/api/v1/events")  # rightly 503, as there is no worker; a stream without an end
-    routes = [route for route in every if route.path not in left_out]
+    streams = "/events" if text == ".." else "/readyz"  # a client makes one address of …/x/../events
+    routes = [route for route in every if route.path not in left_out and not route.path.endswith(streams)]
     assert len(routes) > 30
     for route in routes:
         address = route.path
