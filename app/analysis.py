@@ -1,7 +1,5 @@
 """Analyses: questions about a batch that a worker answers once: reconciliations and sweeps."""
 
-import hashlib
-import json
 import time
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -11,7 +9,7 @@ from sqlalchemy import Engine
 from app import reconciling, sweeps
 from app.configured import parameters
 from app.errors import NotFound, Unprocessable
-from app.estimation import check_possible, device_name
+from app.estimation import check_possible, device_name, request_hash
 from app.findings.settling import settle
 from app.jobs import BULK, INTERACTIVE, Jobs, progress
 from app.lifecycle import requeue
@@ -95,7 +93,7 @@ def ask(
 ) -> tuple[Analysis, bool]:
     """The row of this question, made and queued in the caller's transaction unless it is there already."""
     row, created = analyses.request(
-        session, batch_id, kind, request, digest(request), default=default, total=total
+        session, batch_id, kind, request, request_hash(request), default=default, total=total
     )
     if created:
         jobs.enqueue(session, "analysis", row.id, row.revision, priority)
@@ -109,13 +107,9 @@ def expect(session: WriteSession, jobs: Jobs, batch_id: str, answer: dict[str, A
         ask(session, jobs, batch_id, "reconcile", asked, 1, BULK, default=True)
         return
     row, _ = analyses.request(
-        session, batch_id, "reconcile", asked, digest(asked), default=True, total=1, done=1
+        session, batch_id, "reconcile", asked, request_hash(asked), default=True, total=1, done=1
     )
     analyses.finish(session, row.id, answer, device="cpu")
-
-
-def digest(request: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
 def describe(session: AnySession, analysis_id: str) -> dict[str, Any]:

@@ -17,8 +17,9 @@ _SYMBOLS = {"gamma": "γ", "lam": "λ", "epsilon": "ε"}
 
 def nothing(recorded: Recorded) -> Reconciliation:
     text = "The file records no advantage for an unmasked token, so there is nothing to compare."
-    kind = "token" if recorded.per_token else "rollout"
-    return Reconciliation(kind, "nothing_recorded", (), "float64", text)  # type: ignore[arg-type]
+    return Reconciliation(
+        "token" if recorded.per_token else "rollout", "nothing_recorded", (), "float64", text
+    )
 
 
 def candidate(found: Found, search: Search, matched: bool, same_as: tuple[str, ...]) -> Candidate:

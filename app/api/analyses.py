@@ -1,17 +1,17 @@
 """Asking what made the recorded advantages, and what a grid of parameters would give."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from sqlalchemy import Engine
 
 from app.analysis import describe, request_reconcile, request_sweep
 from app.api.events import events_of
 from app.api.listing import Cursor, Limit, asked, listed
 from app.api.lookup import Id, analysis_of, batch_of, version_of
+from app.api.outcomes import answer, cancel
 from app.api.schemas.analyses import (
     AnalysisDetail,
     AnalysisPage,
@@ -24,10 +24,8 @@ from app.api.schemas.common import accepted, responses
 from app.api.strict import StrictRoute
 from app.api.waiting import Wait, ended
 from app.deps import ClosingDep, EngineDep, JobsDep, Reader
-from app.errors import Conflict
-from app.jobs import FINAL, Jobs
-from app.lifecycle import request_cancel
-from app.responses import PROBLEM_JSON, dumps, etag, not_modified, respond
+from app.jobs import FINAL
+from app.responses import etag, not_modified, respond
 from storage import analyses
 from storage.database import read
 
@@ -35,7 +33,6 @@ router = APIRouter(prefix="/api/v1", tags=["analyses"], route_class=StrictRoute)
 
 ANALYSES = "/api/v1/analyses"
 ONCE: Any = {200: "The same was asked before.", 202: "Not answered yet."}
-Asking = Callable[[Engine, Jobs, str, dict[str, Any]], tuple[str, bool]]
 
 
 @router.post(
@@ -58,7 +55,9 @@ async def reconcile(
     given = body.model_dump(exclude_none=True) if body else {}
     analysis_id, created = await run_in_threadpool(request_reconcile, engine, jobs, batch_id, given)
     await ended(engine, "analysis", analysis_id, wait, closing)
-    return await run_in_threadpool(answer, request, engine, analysis_id, created)
+    return await run_in_threadpool(
+        answer, request, engine, "analysis", analysis_id, describe, ANALYSES, created
+    )
 
 
 @router.post(
@@ -80,26 +79,9 @@ async def create_sweep(
     given = body.model_dump(exclude_none=True)
     analysis_id, created = await run_in_threadpool(request_sweep, engine, jobs, batch_id, given)
     await ended(engine, "analysis", analysis_id, wait, closing)
-    return await run_in_threadpool(answer, request, engine, analysis_id, created)
-
-
-def answer(request: Request, engine: Engine, analysis_id: str, created: bool) -> Response:
-    """The analysis, with the status that says what became of the request."""
-    with read(engine) as session:
-        content = describe(session, analysis_id)
-    location = {"Location": f"{ANALYSES}/{analysis_id}"}
-    if content["state"] not in FINAL:
-        return respond(request, content, 202, location)
-    if content["state"] == "succeeded":
-        return respond(request, content, 201 if created else 200, location)
-    status = 422 if content["state"] == "failed" else 409
-    said = {
-        "type": f"urn:vantage:analysis-{content['state']}",
-        "title": "The analysis cannot be done" if status == 422 else "The analysis was cancelled",
-        "status": status,
-        "detail": content["error"] or "Ask for it again.",
-    }
-    return Response(dumps({**content, **said}), status, location, PROBLEM_JSON)
+    return await run_in_threadpool(
+        answer, request, engine, "analysis", analysis_id, describe, ANALYSES, created
+    )
 
 
 @router.get("/batches/{batch_id}/analyses", response_model=AnalysisPage)
@@ -132,13 +114,7 @@ def cancel_analysis(request: Request, engine: EngineDep, jobs: JobsDep, analysis
     """Cancel an analysis that is not done yet."""
     with read(engine) as session:
         analysis_of(session, analysis_id)
-    state = request_cancel(engine, jobs, "analysis", analysis_id)
-    if state in ("succeeded", "failed"):
-        raise Conflict(f"The analysis has {state} already, so there is nothing to cancel.")
-    with read(engine) as session:
-        content = describe(session, analysis_id)
-    location = {"Location": f"{ANALYSES}/{analysis_id}"}
-    return respond(request, content, 200 if state == "cancelled" else 202, location)
+    return cancel(request, engine, jobs, "analysis", analysis_id, describe, ANALYSES)
 
 
 def existing(session: Reader, analysis_id: Id) -> str:

@@ -1,26 +1,24 @@
 """Asking for estimates, and what became of them."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from sqlalchemy import Engine
 
 from app.api.events import events_of
 from app.api.listing import Cursor, Limit, asked, listed
 from app.api.lookup import Id, batch_of, estimate_of, version_of
+from app.api.outcomes import answer, cancel
 from app.api.schemas.common import accepted, responses
 from app.api.schemas.estimates import EstimateBody, EstimateDetail, EstimatePage
 from app.api.strict import StrictRoute
 from app.api.waiting import Wait, ended
 from app.deps import ClosingDep, EngineDep, JobsDep, Reader
-from app.errors import Conflict
 from app.estimation import describe, request_estimate
 from app.jobs import FINAL
-from app.lifecycle import request_cancel
-from app.responses import PROBLEM_JSON, dumps, etag, not_modified, respond
+from app.responses import etag, not_modified, respond
 from storage import estimates
 from storage.database import read
 
@@ -59,26 +57,9 @@ async def create_estimate(
     asked_for = body.model_dump(exclude_none=True)
     estimate_id, created = await run_in_threadpool(request_estimate, engine, jobs, batch_id, asked_for)
     await ended(engine, "estimate", estimate_id, wait, closing)
-    return await run_in_threadpool(answer, request, engine, estimate_id, created)
-
-
-def answer(request: Request, engine: Engine, estimate_id: str, created: bool) -> Response:
-    """The estimate, with the status that says what became of the request."""
-    with read(engine) as session:
-        content = describe(session, estimate_id)
-    location = {"Location": f"{ESTIMATES}/{estimate_id}"}
-    if content["state"] not in FINAL:
-        return respond(request, content, 202, location)
-    if content["state"] == "succeeded":
-        return respond(request, content, 201 if created else 200, location)
-    status = 422 if content["state"] == "failed" else 409
-    said = {
-        "type": f"urn:vantage:estimate-{content['state']}",
-        "title": "The estimate cannot be computed" if status == 422 else "The estimate was cancelled",
-        "status": status,
-        "detail": content["error"] or "Ask for it again.",
-    }
-    return Response(dumps({**content, **said}), status, location, PROBLEM_JSON)
+    return await run_in_threadpool(
+        answer, request, engine, "estimate", estimate_id, describe, ESTIMATES, created
+    )
 
 
 @router.get("/estimates/{estimate_id}", response_model=EstimateDetail)
@@ -100,13 +81,7 @@ def cancel_estimate(request: Request, engine: EngineDep, jobs: JobsDep, estimate
     """Cancel an estimate that is not computed yet."""
     with read(engine) as session:
         estimate_of(session, estimate_id)
-    state = request_cancel(engine, jobs, "estimate", estimate_id)
-    if state in ("succeeded", "failed"):
-        raise Conflict(f"The estimate has {state} already, so there is nothing to cancel.")
-    with read(engine) as session:
-        content: dict[str, Any] = describe(session, estimate_id)
-    location = {"Location": f"{ESTIMATES}/{estimate_id}"}
-    return respond(request, content, 200 if state == "cancelled" else 202, location)
+    return cancel(request, engine, jobs, "estimate", estimate_id, describe, ESTIMATES)
 
 
 def existing(session: Reader, estimate_id: Id) -> str:

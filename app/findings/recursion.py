@@ -106,9 +106,13 @@ def parameters(
         return None
     wanted, value, advantage = _pairs(made, at, shift)
     tried: list[tuple[float, float]] = []
-    given = header.get("gamma"), header.get("lam")
-    if all(isinstance(number, int | float) and not isinstance(number, bool) for number in given):
-        tried.append((float(given[0]), float(given[0]) * float(given[1])))  # type: ignore[arg-type]
+    gamma, lam = header.get("gamma"), header.get("lam")
+    if (
+        isinstance(gamma, int | float)
+        and isinstance(lam, int | float)
+        and bool not in (type(gamma), type(lam))
+    ):
+        tried.append((float(gamma), float(gamma) * float(lam)))
     a, b, d = float(value @ value), float(value @ advantage), float(advantage @ advantage)
     if at.size >= 2 and a * d - b * b > 1e-9 * max(a * d, 1e-300):
         p, q = float(value @ wanted), float(advantage @ wanted)

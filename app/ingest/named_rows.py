@@ -31,6 +31,12 @@ LENGTHS = ("response_lengths", "response_length")
 ANSWERS = frozenset(("response", "response_ids", "response_tokens"))
 #: Names that alone make it likely that a container holds rollouts.
 MARKS = frozenset((*ANSWERS, "responses", "completion", "completion_ids", "tokens", "output"))
+#: What tensors of one's own may hold beside the responses.
+SOMETIMES = (
+    "group_id", "prompt_ids", "response_mask", "advantages", "returns", "values", "reward", "advantage",
+    "rollout_log_probs", "old_log_probs", "ref_log_probs", "token_level_rewards", "token_level_scores",
+    "entropies", "prompt", "response", "ground_truth", "data_source",
+)  # fmt: skip
 
 
 def is_rollouts(names: Iterable[str]) -> bool:

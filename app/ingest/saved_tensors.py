@@ -50,11 +50,7 @@ ABOUT = About(
     setting="`torch.save({name: tensor, …}, path)` of your own, [B, T] with `response_lengths` or a mask",
     files="`*.pt`, `*.pth`, `*.pkl`",
     recorded=("response_ids",),
-    sometimes=(
-        "group_id", "prompt_ids", "response_mask", "advantages", "returns", "values", "reward", "advantage",
-        "rollout_log_probs", "old_log_probs", "ref_log_probs", "token_level_rewards", "token_level_scores",
-        "entropies", "prompt", "response", "ground_truth", "data_source",
-    ),
+    sometimes=named_rows.SOMETIMES,
     derived={"step": "file name", "split": "file name", "group_id": "identical prompts"},
 )  # fmt: skip
 FORMAT = Format("saved-tensors", "a dict of tensors (torch.save) or pickled rows", sniff, read, about=ABOUT)

@@ -178,11 +178,7 @@ ABOUT = About(
     setting="`TensorDict.memmap(folder)` of your own, [B, T] with `response_lengths` or a mask",
     files="`meta.json` and `*.memmap` in one folder",
     recorded=("response_ids",),
-    sometimes=(
-        "group_id", "prompt_ids", "response_mask", "advantages", "returns", "values", "reward", "advantage",
-        "rollout_log_probs", "old_log_probs", "ref_log_probs", "token_level_rewards", "token_level_scores",
-        "entropies", "prompt", "response", "ground_truth", "data_source",
-    ),
+    sometimes=named_rows.SOMETIMES,
     derived={"step": "folder name", "split": "folder name", "group_id": "identical prompts"},
 )  # fmt: skip
 FORMAT = Format("tensordict-folder", "a memory-mapped TensorDict, folder", sniff, read, about=ABOUT)
