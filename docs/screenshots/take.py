@@ -151,7 +151,10 @@ def take(
     faults: list[str] = []
     for scheme in schemes:
         for width in (1440, 400):
-            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+            context = browser.new_context(
+                viewport={"width": width, "height": 900},
+                color_scheme=scheme,  # type: ignore[arg-type] # "light" or "dark", from SCHEMES
+            )
             page = context.new_page()
             watch(page, base, faults)
             for name, path in paths.items():

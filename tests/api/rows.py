@@ -50,3 +50,8 @@ def jsonl(rows: Sequence[dict[str, Any]], header: dict[str, Any] | None = None) 
 
 
 ROWS = rows()
+
+#: Rows without tokens: a text and a reward.
+NO_TOKENS: list[dict[str, Any]] = [
+    {"step": 1, "group_id": "g", "prompt": "p", "response": f"r{i}", "reward": float(i)} for i in range(4)
+]

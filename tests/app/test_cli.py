@@ -15,7 +15,7 @@ from app.settings import Settings
 from app.supervisor import environment
 from storage.database import write
 from storage.models import TokenArray
-from tests.app.test_storing import dump
+from tests.app.dumps import dump
 from tests.working import Place
 
 

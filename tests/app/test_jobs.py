@@ -15,7 +15,7 @@ from app.errors import NotFound
 from app.jobs import BULK, INTERACTIVE, follow, prepare, wait_for
 from app.settings import Settings
 from storage.database import make_engine, schema_is_current, write
-from tests.app.test_storing import dump
+from tests.app.dumps import dump
 from tests.working import Place
 
 

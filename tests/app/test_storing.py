@@ -1,7 +1,5 @@
 """The body of an ingest: stored in chunks, resumable at each of them, visible at once."""
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,29 +14,9 @@ from app.workflows import perform
 from storage import arrays, batches, rollouts, uploads
 from storage.check import verify
 from storage.database import read, write
-from storage.models import Batch, Estimate, Prompt, Rollout, TokenArray
+from storage.models import Batch, Prompt, Rollout, TokenArray
+from tests.app.dumps import dump, jsonl
 from tests.working import Place
-
-
-def jsonl(*rows: dict[str, Any]) -> bytes:
-    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-
-
-def dump(groups: int = 6, size: int = 4, tokens: int = 20, **header: Any) -> bytes:
-    rows = [
-        {
-            "step": 1,
-            "group_id": f"g{i % groups}",
-            "prompt": f"prompt {i % groups}",
-            "response": f"response {i}",
-            "reward": float(i % 3),
-            "response_ids": list(range(i, i + tokens)),
-            "response_mask": [1] * (tokens - 1) + [0],
-            "values": [i + t / 8 for t in range(tokens)],
-        }
-        for i in range(groups * size)
-    ]
-    return jsonl({"_header": {"schema": "rollout-batch", "version": 1, "run": "r", **header}}, *rows)
 
 
 def count(place: Place, model: type[Any]) -> int:
@@ -229,49 +207,6 @@ def test_the_same_bytes_in_the_same_run_are_the_same_batch(place: Place) -> None
     assert second["batches"] == first["batches"]
     assert second["counts"] == first["counts"]
     assert count(place, Batch) == 1
-
-
-def estimates_of(place: Place, batch_id: str) -> Iterator[tuple[str | None, str, bool]]:
-    with read(place.engine) as session:
-        found = select(Estimate).where(Estimate.batch_id == batch_id).order_by(Estimate.created, Estimate.id)
-        for row in session.scalars(found):
-            yield row.convention, row.state, row.default
-
-
-@pytest.mark.parametrize(
-    ("header", "conventions"),
-    [
-        ({}, {"grpo/verl", "gae/verl"}),
-        ({"framework": "verl", "adv_estimator": "grpo"}, {"grpo/verl", "gae/verl"}),
-        (
-            {"framework": "verl", "adv_estimator": "grpo", "norm_adv_by_std_in_grpo": False},
-            {"dr_grpo/verl", "gae/verl"},
-        ),
-        ({"framework": "trl"}, {"grpo/trl-group", "gae/verl"}),
-        ({"adv_estimator": "gae", "gamma": 0.9}, {"gae/verl"}),
-        ({"adv_estimator": "of my own"}, {"grpo/verl", "gae/verl"}),
-    ],
-)
-def test_first_estimates_follow_the_header(
-    place: Place, header: dict[str, Any], conventions: set[str]
-) -> None:
-    body = place.ingest(dump(**header))
-    found = set(estimates_of(place, body["batches"][0]["id"]))
-    assert found == {(name, "succeeded", True) for name in conventions}
-
-
-def test_the_headers_gamma_is_used(place: Place) -> None:
-    body = place.ingest(dump(adv_estimator="gae", gamma=0.9, lam=0.8))
-    with read(place.engine) as session:
-        row = session.scalars(select(Estimate).where(Estimate.batch_id == body["batches"][0]["id"])).one()
-    assert (row.request["params"]["gamma"], row.request["params"]["lam"]) == (0.9, 0.8)
-
-
-def test_no_group_estimate_without_groups_and_none_without_rewards(place: Place) -> None:
-    alone = place.ingest(jsonl({"response": "a", "reward": 1.0}, {"response": "b", "reward": 0.0}))
-    assert list(estimates_of(place, alone["batches"][0]["id"])) == []
-    unscored = place.ingest(jsonl(*({"group_id": "g", "response": text} for text in "ab")))
-    assert list(estimates_of(place, unscored["batches"][0]["id"])) == []
 
 
 def test_hostile_names_are_refused_with_a_remedy(place: Place) -> None:

@@ -22,7 +22,8 @@ from storage import workers
 from storage.database import make_engine, read, write
 from storage.models import Batch, Upload, Worker
 from tests import databases
-from tests.app.test_storing import Engine, Killed, count, dump
+from tests.app.dumps import dump
+from tests.app.test_storing import Engine, Killed, count
 from tests.working import Place
 
 

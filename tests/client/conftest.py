@@ -19,7 +19,7 @@ class Site:
     spool: Path
 
     def recorder(self, run: str, **options: object) -> Recorder:
-        return Recorder(self.server.url, run, **{"spool": self.spool, **options})  # type: ignore[arg-type]
+        return Recorder(self.server.url, run, **{"spool": self.spool, **options})  # type: ignore[arg-type] # options of any type
 
     @property
     def client(self) -> Client:

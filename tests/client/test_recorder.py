@@ -108,7 +108,7 @@ def test_bad_rollouts_do_not_stop_the_training(site: Site, caplog: pytest.LogCap
     with site.recorder("bad") as recorder, caplog.at_level(logging.WARNING, "vantage_client"):
         recorder.log(1, 17)
         recorder.log(2, {"response": ["a"], "reward": [1.0, 2.0]})
-        recorder.log("three", columns(3))  # type: ignore[arg-type]
+        recorder.log("three", columns(3))  # type: ignore[arg-type] # wrong on purpose
         recorder.log(4, [{"reward": 1.0}, {"response": "fine", "reward": 0.0}])
         recorder.log(5, [{"reward": 1.0}])
         assert recorder.flush(read=True)

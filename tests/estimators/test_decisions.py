@@ -12,7 +12,7 @@ NAN = math.nan
 
 
 def ask(body: dict[str, object], batch: object) -> Result:
-    return estimate(batch, Request.from_dict(body))  # type: ignore[arg-type]
+    return estimate(batch, Request.from_dict(body))  # type: ignore[arg-type] # bodies as JSON has them
 
 
 def near(mine: torch.Tensor, wanted: list[float]) -> None:
