@@ -22,6 +22,7 @@ IDLE = 1.0  # between looks at what became of steps that were sent
 FINAL = ("succeeded", "failed", "cancelled")
 #: Refusals that can be mended at the server: no or another login, another address, the same key at work.
 MENDABLE = (401, 403, 404, 409)
+REASONS = 16  # so many ways of losing steps are each said at once
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Sender:
     _retry_at: float = 0.0
     _pause: float = 0.0
     _away: bool = False
+    _reasons: set[str] = field(default_factory=set)
     _unsettled: deque[tuple[str, Any]] = field(default_factory=deque)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -88,10 +90,14 @@ class Sender:
             self.drop(number, f"{type(error).__name__}: {error}")
 
     def drop(self, number: Any, why: str) -> None:
-        """Count a step that is lost; said at the first, second, fourth … so that a log is not filled."""
+        """Count a step that is lost. Said at a new reason and at the second, fourth … loss, so that a log is
+        not filled and no reason is hidden behind another."""
         self.count("dropped")
         count = self.counts["dropped"]
-        if count & (count - 1) == 0:
+        new = why not in self._reasons and len(self._reasons) < REASONS
+        if new:
+            self._reasons.add(why)
+        if new or count & (count - 1) == 0:
             log.warning("vantage: step %s dropped (%d so far): %s", number, count, why)
 
     def work(self) -> None:
