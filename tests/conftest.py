@@ -17,9 +17,9 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """URL of the session's PostgreSQL, with `{name}` where the database's name goes."""
-    with databases.postgres_server() as url:
+def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of the process's PostgreSQL, with `{name}` where the database's name goes."""
+    with databases.postgres_server(tmp_path_factory.getbasetemp().parent / "postgres.lock") as url:
         yield url
 
 

