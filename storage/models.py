@@ -20,6 +20,7 @@ from storage.service_models import (
     Panel,
     Share,
     Tokenizer,
+    Transfer,
     Worker,
 )
 from storage.types import Key, OwnJson, Verbatim
@@ -27,7 +28,7 @@ from storage.types import Key, OwnJson, Verbatim
 __all__ = [
     "STATES", "Analysis", "Base", "Batch", "ColumnMapping", "Dashboard", "Estimate", "EstimateRollout",
     "IdempotencyKey", "Job", "Panel", "Problem", "Prompt", "Rollout", "Run", "RunningMoments", "Share",
-    "TokenArray", "Tokenizer", "Upload", "Worker",
+    "TokenArray", "Tokenizer", "Transfer", "Upload", "Worker",
 ]  # fmt: skip
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 

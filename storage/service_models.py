@@ -96,6 +96,23 @@ class Tokenizer(Base):
     data: Mapped[bytes] = mapped_column(LargeBinary)
 
 
+class Transfer(Base):
+    """An upload that comes in pieces, until it is whole: which files, of what size, under which options.
+
+    How much of it is here is read off the files themselves. `key_hash`: SHA-256 of what its sender must know.
+    `upload_id`: the upload that it became; whoever completes it again gets the same.
+    """
+
+    __tablename__ = "transfer"
+    id: Mapped[str] = mapped_column(Key(32), primary_key=True)
+    key_hash: Mapped[str] = mapped_column(Key(64))
+    bytes: Mapped[int]
+    created: Mapped[float] = mapped_column(index=True)
+    upload_id: Mapped[str | None] = mapped_column(Key(32))
+    request: Mapped[dict[str, Any]]
+    files: Mapped[list[Any]]  # [{"filename", "bytes", "encoding"}] in the order in which they are sent
+
+
 class ColumnMapping(Base):
     """Which column is what in tables with just these columns (`seen`); `shape` is their digest."""
 
