@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve test test-trainers lint bench shots clean
+.PHONY: demo serve test fuzz test-trainers lint bench shots clean
 
 demo: $(VENV)/.installed  ## set up, load the example runs, serve http://127.0.0.1:8000
 	VANTAGE_DATA_DIR=$${VANTAGE_DATA_DIR:-.demo-data} $(BIN)/vantage demo
@@ -15,6 +15,9 @@ serve: $(VENV)/.installed  ## set up and serve the data in ./vantage-data
 test: $(VENV)/.dev  ## set up, install what tests need (a browser included), run everything
 	@./.ci/browser
 	$(BIN)/python -m pytest
+
+fuzz: $(VENV)/.dev  ## 10,000 damaged uploads and many odd requests, as every night; VANTAGE_FUZZ_SEED=2 for others
+	VANTAGE_FUZZ_FILES=$${VANTAGE_FUZZ_FILES:-10000} $(BIN)/python -m pytest tests/ingest/test_fuzz.py
 
 test-trainers: $(VENV)/.dev  ## the client inside the real TRL and verl, in a venv of their own (downloads them)
 	$(BIN)/python client/trainers/run.py
@@ -44,4 +47,4 @@ $(VENV)/.dev: $(VENV)/.installed client/pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .trainers .demo-data .bench .shots
+	rm -rf $(VENV) .trainers .demo-data .bench .shots .fuzz

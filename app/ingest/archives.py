@@ -1,5 +1,6 @@
 """ZIP archives: each member one file, names made safe, declared sizes checked before anything is expanded."""
 
+import errno
 import lzma
 import struct
 import zipfile
@@ -21,6 +22,13 @@ BROKEN = (
 MAX_MEMBERS = 10_000
 READABLE_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 BUFFER = 1 << 20
+
+
+def why(error: BaseException) -> str:
+    """What is wrong with the archive, without the system's numbers, which say nothing to its owner."""
+    if isinstance(error, OSError) and error.errno == errno.EINVAL:
+        return "an offset in it points outside of the file"
+    return str(error.strerror if isinstance(error, OSError) and error.strerror else error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,7 @@ def _opener(
         try:
             stream = archive.open(info)
         except BROKEN as error:
-            raise DamagedStream(f"the archive is damaged ({error})") from None
+            raise DamagedStream(f"the archive is damaged ({why(error)})") from None
         return BufferedReader(_Bounded(stream, info, account, report), BUFFER)
 
     return opened
@@ -144,7 +152,7 @@ class _Bounded(RawIOBase):
         try:
             data = self._stream.read(len(view))
         except BROKEN as error:
-            raise DamagedStream(f"the archive is damaged ({error})") from None
+            raise DamagedStream(f"the archive is damaged ({why(error)})") from None
         self._written += len(data)
         info = self._info
         self._account.reach(self._written, info.compress_size)

@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from app.ingest import tensors
-from app.ingest.archives import BROKEN, READABLE_METHODS, member_names, zip_kind
+from app.ingest.archives import BROKEN, READABLE_METHODS, member_names, why, zip_kind
 from app.ingest.canonical_parquet import batch_metadata
 from app.ingest.expand import Caps
 from app.ingest.notes import Notes
@@ -68,7 +68,7 @@ class _Member:
             data = self._stream.read(size)
         except BROKEN as error:
             raise Unreadable(
-                f"array {self.name} is damaged ({error}); copy the file again.", "npz_damaged"
+                f"array {self.name} is damaged ({why(error)}); copy the file again.", "npz_damaged"
             ) from None
         if len(data) != size:
             raise Unreadable(f"array {self.name} ends early; copy the file again.", "npz_damaged")
@@ -138,7 +138,7 @@ def _open(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
     try:
         return archive.open(info)
     except BROKEN as error:
-        raise _LeftOut(f"is damaged ({error})") from None
+        raise _LeftOut(f"is damaged ({why(error)})") from None
 
 
 def _metadata(arrays: dict[str, tensors.Array], notes: Notes) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from app.ingest.mapping import Asked, Remembered
 from app.ingest.notes import Notes
 from app.ingest.options import Options
 from app.ingest.plan import ROWS, SIDE, Place, Plan
-from app.ingest.record import File, Format, Header, Item, Problem, Rollout, Source, Unreadable
+from app.ingest.record import File, Format, Header, Item, Problem, Rollout, Source, Unreadable, shown
 from app.ingest.sources import damaged, unwrap
 from app.settings import Settings
 
@@ -36,7 +36,8 @@ class Reading(Iterator[Item]):
         self._items: Generator[Item] = _read_files(files, options, settings, asked, self._state)
 
     def __next__(self) -> Item:
-        return next(self._items)
+        item = next(self._items)
+        return shown(item) if isinstance(item, Problem) else item
 
     @property
     def position(self) -> int:

@@ -1,7 +1,7 @@
 """What a format's reader yields: `Header`, `Rollout` and `Problem`. What it yields is what is stored."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from pathlib import Path
 from re import Pattern
@@ -35,6 +35,7 @@ TOKEN_FIELDS = (
     "rollout_is_weights",
 )
 
+MESSAGE = 2000  # characters of a problem's message, of which the middle is left out where it is longer
 HEAD = 1 << 16  # bytes of a file that are looked at to recognise it
 
 #: Per-prompt token ids; stored once per group like the prompt's text.
@@ -56,6 +57,16 @@ class Problem:
     row: int | None = None
     field: str | None = None
     file: str | None = None  # which file of the upload, where there are several
+
+
+def shown(problem: Problem) -> Problem:
+    """The problem with a message of one printable line: what it quotes of a file may be anything."""
+    said = problem.message
+    if said.isprintable() and len(said) <= MESSAGE:
+        return problem
+    said = said if len(said) <= MESSAGE else f"{said[: MESSAGE // 2]} … {said[-MESSAGE // 2 :]}"
+    clean = "".join(character if character.isprintable() else "·" for character in said)
+    return replace(problem, message=clean)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import IO, Any
 
-from app.ingest.archives import MAX_MEMBERS, Member, ignored, safe_name
+from app.ingest.archives import MAX_MEMBERS, Member, ignored, safe_name, why
 from app.ingest.expand import Caps, DamagedStream
 from app.ingest.record import Problem
 
@@ -52,7 +52,7 @@ def members(name: str, path: Path, caps: Caps, report: Callable[[int], None]) ->
                     return
                 yield _member(name, archive, info, report)
     except BROKEN as error:
-        message = f"{name}: the archive is damaged ({error}); files before that point stand."
+        message = f"{name}: the archive is damaged ({why(error)}); files before that point stand."
         yield Problem(message, "damaged_stream", "error")
     if not files:
         yield Problem(f"{name} is an archive without files.", "no_rows", "error")
@@ -90,7 +90,7 @@ class _Reported(RawIOBase):
         try:
             data = self._stream.read(len(view))
         except BROKEN as error:
-            raise DamagedStream(f"the archive is damaged ({error})") from None
+            raise DamagedStream(f"the archive is damaged ({why(error)})") from None
         self._at += len(data)
         self._report(self._at)
         view[: len(data)] = data

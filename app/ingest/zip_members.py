@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from io import BufferedReader, RawIOBase
 from typing import IO, Any, BinaryIO
 
-from app.ingest.archives import BROKEN, READABLE_METHODS
+from app.ingest.archives import BROKEN, READABLE_METHODS, why
 from app.ingest.expand import ZSTD, Account, Caps, DamagedStream, Expanding
 from app.ingest.record import Source
 
@@ -32,7 +32,7 @@ def opened(source: Source, info: zipfile.ZipInfo, caps: Caps) -> Iterator[Binary
         with zipfile.ZipFile(str(source.path)) as archive, archive.open(info) as stream:
             yield BufferedReader(_Counted(stream, account))
     except BROKEN as error:
-        raise DamagedStream(f"the archive is damaged ({error})") from None
+        raise DamagedStream(f"the archive is damaged ({why(error)})") from None
 
 
 def _part(file: IO[bytes], info: zipfile.ZipInfo) -> "_Part":

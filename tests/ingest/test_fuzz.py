@@ -1,109 +1,72 @@
-"""Seeded damage to good files: it ends in records, sentences or a limit, never in a surprise."""
+"""Damaged uploads by the hundred: each ends in records, sentences or a limit, never in a surprise.
 
-import random
+`VANTAGE_FUZZ_FILES` says how many (`make fuzz`: 10,000), `VANTAGE_FUZZ_SEED` which. What goes wrong is kept
+in .fuzz/ with its number: `python -m tests.ingest.fuzzing.child SEED NUMBER NUMBER+1 1 FOLDER` repeats it.
+"""
+
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
+from tests.ingest.fuzzing.cases import case
 
-from app.errors import AppError
-from app.settings import Settings
-from tests.ingest.reading import SAMPLES, Outcome, read
-
-SEEDS = [
-    "canonical/batch.jsonl",
-    "canonical/batch.parquet",
-    "canonical/batch.npz",
-    "canonical/batch_ragged.npz",
-    "canonical/batch.safetensors",
-    "verl/v0_rollout_data_dir/1.jsonl",
-    "verl/v1_rollout_data_dir/3.jsonl",
-    "trl/conversational_completions/completions_00001.parquet",
-    "broken/rollouts.jsonl.gz",
-    "broken/rollouts.jsonl.zst",
-    "broken/pretty_printed_array.json",
-    "broken/needs_class.pt",
-    "broken/pickle_bomb.pkl",
-    "broken/spreadsheet_export.csv",
-    "agent_lightning/step_5/train_trajectories.jsonl.zip",
-    "prime_rl/rollouts/step_5/train/all/traces.jsonl",
-    "nemo_rl/exp_001/train_data_step1.jsonl",
-    "rllm/logs/demo/toy/episodes/train_step_5_epoch_0/episode_hash868594ee_idtask1_0.json",
-    "wandb/completions_trl_8.table.json",
-    "trackio/trace_val-generations-0.jsonl",
-    "easyr1/checkpoints/generations.log",
-    "roll/rollout_dump_data.step_5.jsonl",
-    "hf_datasets_save_to_disk/data-00000-of-00001.arrow",
-    "trackio/toy.db",
-    "inspect_ai/toy_math.eval",
-    "prime_rl_transport/rollouts/step_5/rank_0.bin",
-    "prime_rl_transport/legacy/step_7/rollouts.bin",
-    "art/legacy_yaml/trajectories/train/0005.yaml",
-    "art/demo/models/toy-001/trajectories/train/0005.parquet",
-]
-MUTATIONS = 14  # of each file
-SPLICES = (
-    b"\0",
-    b"\xff\xff\xff\xff",
-    b"[" * 70,
-    b"{",
-    b'"',
-    b"NaN",
-    b"1e999",
-    b"\n",
-    b"null",
-    b"9" * 25,
-    b"\x80\x04",
-    b"PK\x03\x04",
-)
+ROOT = Path(__file__).parents[2]
+FILES = int(os.environ.get("VANTAGE_FUZZ_FILES", "500"))
+SEED = int(os.environ.get("VANTAGE_FUZZ_SEED", "1"))
+KEPT = ROOT / ".fuzz"
+PROCESSES = 2
+DEATHS = 3  # processes that end by themselves, after which the rest is left out
+SHOWN = 10
 
 
-def mutated(data: bytes, random: random.Random) -> bytes:
-    """One to four changes: a stretch flipped, overwritten, doubled, lost or cut, or something foreign."""
-    for _ in range(random.randint(1, 4)):
-        position = random.randrange(max(1, len(data)))
-        length = random.choice((1, 1, 4, 50))
-        stretch = data[position : position + length]
-        match random.randrange(6):
-            case 0:
-                new = bytes(byte ^ 1 << random.randrange(8) for byte in stretch)
-            case 1:
-                new = random.randbytes(len(stretch))
-            case 2:
-                new = stretch * 2
-            case 3:
-                new = b""
-            case 4:
-                return data[:position]
-            case _:
-                new = random.choice(SPLICES)
-        data = data[:position] + new + data[position + length :]
-    return data
+def started(first: int, offset: int, folder: Path) -> "subprocess.Popen[str]":
+    """A process that reads every `PROCESSES`-th upload from `first` on."""
+    folder.mkdir(exist_ok=True)
+    numbers = [str(number) for number in (SEED, first, FILES, PROCESSES)]
+    command = [sys.executable, "-W", "error", "-m", "tests.ingest.fuzzing.child", *numbers, str(folder)]
+    errors = folder.with_suffix(".errors").open("w")
+    with errors:
+        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
 
 
-@pytest.mark.parametrize("name", SEEDS)
-def test_damage_never_surprises(name: str, tmp_path: Path) -> None:
-    source = random.Random(name)
-    original = (SAMPLES / name).read_bytes()
-    settings = Settings(data_dir=tmp_path, max_expanded_bytes=64 << 20)
-    for number in range(MUTATIONS):
-        path = tmp_path / f"{number}"
-        path.write_bytes(mutated(original, source))
-        try:
-            outcome = read(path, settings=settings)
-        except AppError as refusal:
-            assert refusal.detail
-            continue
-        check(outcome)
+def followed(child: "subprocess.Popen[str]", offset: int, folder: Path, wrong: dict[int, str]) -> int:
+    """How many uploads the process read, and those after it where it ended early; `wrong` is added to."""
+    begun, last = 0, offset
+    for _ in range(DEATHS):
+        out, _ = child.communicate()
+        for message in map(json.loads, out.splitlines()):
+            if "begun" in message:
+                begun, last = begun + 1, message["begun"]
+            else:
+                wrong[message["number"]] = "\n".join(message["wrong"])
+        if child.returncode == 0:
+            return begun
+        said = folder.with_suffix(".errors").read_text()[-3000:]
+        wrong[last] = f"ended the process with {child.returncode}: a hang or too much memory\n{said}"
+        child = started(last + PROCESSES, offset, folder)
+    child.kill()
+    child.communicate()
+    return begun
 
 
-def check(outcome: Outcome) -> None:
-    """A record is whole, a sentence says something, and a file without rows says why."""
-    for rollout in outcome.rollouts:
-        assert rollout.group_id and len(rollout.digest) == 32
-        assert {array.shape for array in rollout.tokens.values()} <= {(rollout.length,)}
-        assert rollout.response is not None or "response_ids" in rollout.tokens or rollout.response_tokens
-    assert all(problem.message and problem.code for problem in outcome.problems)
-    assert outcome.rollouts or any(problem.severity == "error" for problem in outcome.problems)
-    rejected = [problem.row for problem in outcome.problems if problem.severity == "error" and problem.row]
-    assert len(rejected) == len(set(rejected))
-    assert not set(rejected) & {rollout.row for rollout in outcome.rollouts}
+def keep(number: int, folder: Path) -> None:
+    """Save the files of an upload for whoever looks into it."""
+    made = case(SEED, number, folder)
+    for name, data in made.files.items():
+        path = KEPT / f"{SEED}-{number}" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def test_damage_never_surprises(tmp_path: Path) -> None:
+    folders = [tmp_path / f"{offset}" for offset in range(PROCESSES)]
+    children = [started(offset, offset, folder) for offset, folder in enumerate(folders)]
+    wrong: dict[int, str] = {}
+    begun = sum(followed(child, offset, folders[offset], wrong) for offset, child in enumerate(children))
+    for number in wrong:
+        keep(number, tmp_path)
+    said = [f"seed {SEED}, upload {number}: {wrong[number]}" for number in sorted(wrong)]
+    assert not said, f"{len(said)} of {begun} uploads, kept in .fuzz/\n" + "\n".join(said[:SHOWN])
+    assert begun == FILES

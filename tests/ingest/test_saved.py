@@ -16,9 +16,10 @@ from app.inert.layouts import layout
 from app.inert.plain import split
 from app.inert.values import Refused
 from app.settings import Settings
+from tests.ingest.fuzzing.damage import stretches
+from tests.ingest.fuzzing.judge import records
 from tests.ingest.reading import SAMPLES, Outcome, read, sample
 from tests.ingest.test_formats import folder
-from tests.ingest.test_fuzz import check, mutated
 
 DATAPROTO = SAMPLES / "verl/dataproto_after_advantage/step_4.dp"
 SLIME = SAMPLES / "slime/rollout_data/0.pt"
@@ -182,7 +183,7 @@ def test_damage_ends_in_rows_or_a_refusal(path: Path) -> None:
     source, original, refused = random.Random(path.name), path.read_bytes(), 0
     for _ in range(50):
         try:
-            rows_of(mutated(original, source))
+            rows_of(stretches(original, source))
         except Refused as refusal:
             refused += 1
             assert str(refusal) and refusal.code
@@ -194,8 +195,8 @@ def test_damaged_files_as_uploads(path: Path, tmp_path: Path) -> None:
     source = random.Random(path.name)
     for number in range(2):
         damaged = tmp_path / f"{number}{path.suffix}"
-        damaged.write_bytes(mutated(path.read_bytes(), source))
-        check(read(damaged))
+        damaged.write_bytes(stretches(path.read_bytes(), source))
+        assert list(records(read(damaged))) == []
 
 
 def test_folders_and_zips_give_the_same() -> None:
