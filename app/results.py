@@ -13,6 +13,7 @@ import estimators
 from app.tasks import Task
 from app.tensors import Loaded
 from estimators import Moments
+from estimators.aggregates import quantiles, running_moments
 from storage import arrays, estimates
 from storage import jobs as job_rows
 from storage.database import WriteSession
@@ -160,26 +161,26 @@ def summarise(loaded: Loaded, result: Result) -> dict[str, Any]:
 
 def spread_of(values: NDArray[Any]) -> dict[str, Any]:
     """count of finite values, their mean, std (ddof 1), min, max and quantiles; None where not defined."""
-    finite = values[np.isfinite(values)].astype(np.float64)
-    if not finite.size:
+    moments = running_moments([values])
+    if not moments.count:
         return {"count": 0, "mean": None, "std": None, "min": None, "max": None, "quantiles": {}}
-    found = np.quantile(finite, QUANTILES)
+    least, *found, greatest = quantiles([values], (0.0, *QUANTILES, 1.0))
     return {
-        "count": int(finite.size),
-        "mean": float(finite.mean()),
-        "std": float(finite.std(ddof=1)) if finite.size > 1 else None,
-        "min": float(finite.min()),
-        "max": float(finite.max()),
-        "quantiles": {f"{q:g}": float(value) for q, value in zip(QUANTILES, found, strict=True)},
+        "count": int(moments.count),
+        "mean": moments.mean,
+        "std": moments.variance() ** 0.5 if moments.count > 1 else None,
+        "min": least,
+        "max": greatest,
+        "quantiles": {f"{q:g}": value for q, value in zip(QUANTILES, found, strict=True)},
     }
 
 
 def signs(values: NDArray[Any]) -> dict[str, int]:
     return {
-        "negative": int((values < 0).sum()),
-        "zero": int((values == 0).sum()),
-        "positive": int((values > 0).sum()),
-        "undefined": int(np.isnan(values).sum()),
+        "negative": int(np.count_nonzero(values < 0)),
+        "zero": int(np.count_nonzero(values == 0)),
+        "positive": int(np.count_nonzero(values > 0)),
+        "undefined": int(np.count_nonzero(np.isnan(values))),
     }
 
 

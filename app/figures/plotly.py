@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from app.figures.figure import Plot
 from app.figures.palette import LIGHT
 from app.formatting import number
+from estimators.aggregates import quantiles
 
 PLAIN = 100  # arrays up to this many values are plain lists
 _DTYPES = {
@@ -167,7 +168,7 @@ def proportionate(values: ArrayLike) -> NDArray[np.bool_]:
     """
     size = np.abs(np.asarray(values, dtype=np.float64))
     live = size[np.isfinite(size) & (size > 0)]
-    limit = max(1e4, 1e4 * float(np.median(live))) if live.size else np.inf
+    limit = max(1e4, 1e4 * quantiles([live], (0.5,))[0]) if live.size else np.inf
     return np.asarray(size <= limit)
 
 

@@ -19,6 +19,7 @@ from app.figures.kept import columns_of
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, figure
 from app.formatting import integer, number, percent
+from estimators.aggregates import uniform_histogram
 from estimators.policy_ratio import HIGH, INSIDE, LOW, policy_ratio
 from storage.database import ReadSession
 from storage.models import Batch
@@ -106,7 +107,7 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any], title: str
     logs = np.clip(whole, -reach, reach)
     middles = (edges[:-1] + edges[1:]) / 2
     traces = [
-        _bars(name, middles, np.histogram(logs[found.side == side], edges)[0], logs.size, role, pattern)
+        _bars(name, middles, uniform_histogram(logs[found.side == side], edges), logs.size, role, pattern)
         for name, side, role, pattern in SIDES
         if (found.side == side).any()
     ]

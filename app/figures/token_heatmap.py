@@ -19,6 +19,7 @@ from app.figures.palette import DIVERGING, LIGHT
 from app.figures.plotly import array, axis, empty, figure, proportionate
 from app.figures.subject import group_members
 from app.formatting import number, plural
+from estimators.aggregates import quantiles
 from storage import rollouts
 from storage.database import ReadSession
 from storage.models import Batch
@@ -65,7 +66,7 @@ def clip_of(values: NDArray[Any], mask: NDArray[np.bool_]) -> float:
     if not size.size:
         return 1.0
     size = size[proportionate(size)]
-    return float(np.quantile(size, CLIP_QUANTILE)) or float(size.max()) or 1.0
+    return quantiles([size], (CLIP_QUANTILE,))[0] or float(size.max()) or 1.0
 
 
 def thin(
