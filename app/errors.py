@@ -31,6 +31,11 @@ class Forbidden(AppError):
     title = "Not allowed"
 
 
+class TimedOut(AppError):
+    status = 408
+    title = "Waited too long"
+
+
 class Conflict(AppError):
     status = 409
     title = "In conflict with what is there"

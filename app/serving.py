@@ -21,6 +21,7 @@ from app.logs import get_logger
 from app.main import create_app
 from app.settings import Settings
 from app.supervisor import Supervisor
+from app.transfers import expire
 from app.uploads import sweep
 from app.worker import reap
 from storage.database import make_engine
@@ -38,6 +39,7 @@ def serve(settings: Settings, load_example: bool = False) -> None:
         engine, jobs = make_engine(settings.url), connect(settings)
         supervisor = Supervisor(settings, engine, jobs)
         try:
+            expire(engine, settings)
             sweep(engine, settings)
             reap(engine, jobs, settings)
             if load_example:

@@ -36,6 +36,14 @@ class Settings(BaseSettings):
         default=3, description="How often a job may be begun before it is called failed."
     )
     max_upload_bytes: int = Field(default=8 << 30, description="Largest upload, in bytes as sent.")
+    transfer_hours: float = Field(
+        default=48.0,
+        description="How long an upload that comes in pieces is kept after its last byte, in hours.",
+    )
+    transfer_stall_seconds: float = Field(
+        default=20.0,
+        description="Silence in the middle of a piece of an upload after which another may be sent.",
+    )
     max_body_bytes: int = Field(
         default=1 << 20, description="Largest body of a request that is not an upload, in bytes."
     )

@@ -9,7 +9,8 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,13 +22,13 @@ from app.ingest.options import Options
 from app.jobs import FINAL, Jobs, progress
 from app.lifecycle import request_cancel
 from app.settings import Settings
-from storage import tokenizers, uploads
-from storage.database import AnySession, hold, read, write
+from storage import tokenizers, transfers, uploads
+from storage.database import AnySession, WriteSession, hold, read, write
 from storage.ids import new_id
 from storage.models import Batch, Run, Upload
 
 __all__ = [
-    "Options", "Spooled", "accept", "cancel", "default_run", "discard", "receipt", "spool", "sweep",
+    "Options", "Spooled", "accept", "cancel", "default_run", "discard", "receipt", "record", "spool", "sweep",
 ]  # fmt: skip
 
 ENCODINGS = ("identity", "gzip", "x-gzip", "zstd")
@@ -64,7 +65,7 @@ async def spool(
     path = settings.spool_dir / name
     digest, size, limit = hashlib.sha256(), 0, settings.max_upload_bytes
     try:
-        with open(path, "wb", buffering=1 << 20) as file:
+        with needing_space(), open(path, "wb", buffering=1 << 20) as file:
             async for chunk in chunks:
                 size += len(chunk)
                 if already + size > limit:
@@ -76,18 +77,24 @@ async def spool(
                 file.write(chunk)
             file.flush()
             await asyncio.to_thread(os.fsync, file.fileno())
-        await asyncio.to_thread(_fsync_folder, settings.spool_dir)
-    except OSError as error:
+        await asyncio.to_thread(fsync_folder, settings.spool_dir)
+    except BaseException:
         path.unlink(missing_ok=True)
+        raise
+    return Spooled(clean_name(filename), size, digest.hexdigest(), name, encoding)
+
+
+@contextmanager
+def needing_space() -> Iterator[None]:
+    """Raises Busy where what is written in it finds no space."""
+    try:
+        yield
+    except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise Busy(
                 "The data folder has no space left for this upload. Make room and send it again."
             ) from error
         raise
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    return Spooled(clean_name(filename), size, digest.hexdigest(), name, encoding)
 
 
 def check_encoding(encoding: str | None) -> str | None:
@@ -109,7 +116,8 @@ def clean_name(filename: str) -> str:
     return printable[-255:] or "upload"
 
 
-def _fsync_folder(folder: Path) -> None:
+def fsync_folder(folder: Path) -> None:
+    """The folder's entries are on disk when this returns."""
     if not FSYNC_FOLDER:
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -132,6 +140,15 @@ def accept(
 
     The same bytes with the same options are the earlier upload: its id, False, and the new files are deleted.
     """
+    with write(engine) as session:
+        id, created = record(session, jobs, files, options)
+    if not created:
+        discard(files, settings)
+    return id, created
+
+
+def record(session: WriteSession, jobs: Jobs, files: Sequence[Spooled], options: Options) -> tuple[str, bool]:
+    """`accept` in the caller's transaction; where the upload was there before, the files are the caller's."""
     if not files:
         raise BadRequest("No file was sent: put it in the request body, or in the form field 'file'.")
     request = asdict(Options.from_request(asdict(options))) | {
@@ -139,26 +156,21 @@ def accept(
         "default_run": None if options.run else default_run(files)
     }
     digest = joint_digest(files)
-    with write(engine) as session:
-        hold(session, f"upload {digest}")
-        request |= tokenizer_of(session, options)
-        same = uploads.find_same(session, digest, request)
-        if same is None:
-            upload = uploads.create(
-                session,
-                filename=joint_name(files),
-                bytes=sum(file.bytes for file in files),
-                sha256=digest,
-                files=[asdict(file) for file in files],
-                request=request,
-            )
-            jobs.enqueue(session, "ingest", upload.id, upload.revision)
-        else:
-            upload = same
-        id, created = upload.id, same is None
-    if not created:
-        discard(files, settings)
-    return id, created
+    hold(session, f"upload {digest}")
+    request |= tokenizer_of(session, options)
+    same = uploads.find_same(session, digest, request)
+    if same is not None:
+        return same.id, False
+    upload = uploads.create(
+        session,
+        filename=joint_name(files),
+        bytes=sum(file.bytes for file in files),
+        sha256=digest,
+        files=[asdict(file) for file in files],
+        request=request,
+    )
+    jobs.enqueue(session, "ingest", upload.id, upload.revision)
+    return upload.id, True
 
 
 def tokenizer_of(session: AnySession, options: Options) -> dict[str, Any]:
@@ -251,10 +263,14 @@ def cancel(engine: Engine, jobs: Jobs, upload_id: str) -> str:
 
 
 def sweep(engine: Engine, settings: Settings, now: float | None = None) -> int:
-    """Delete spool files of uploads that ended `spool_days` ago, and files that no upload names; how many."""
+    """Delete spool files of uploads that ended `spool_days` ago, and files that no upload names; how many.
+
+    Files that are called after a transfer that goes on ("<its id>.<…>") are that transfer's.
+    """
     now = time.time() if now is None else now
     with read(engine) as session:
         rows = session.execute(select(Upload.files, Upload.state, Upload.finished)).all()
+        coming = {transfer.id for transfer in transfers.unfinished(session)}
     kept, known = set(), set()
     for files, state, finished in rows:
         names = {file["spool"] for file in files}
@@ -263,8 +279,9 @@ def sweep(engine: Engine, settings: Settings, now: float | None = None) -> int:
             kept |= names
     deleted = 0
     for path in settings.spool_dir.iterdir() if settings.spool_dir.is_dir() else ():
-        orphan = path.name not in known
-        if path.name in kept or (orphan and path.stat().st_mtime > now - ORPHAN_SECONDS):
+        if path.name in kept or path.name.partition(".")[0] in coming:
+            continue
+        if path.name not in known and path.stat().st_mtime > now - ORPHAN_SECONDS:
             continue
         path.unlink(missing_ok=True)
         deleted += 1

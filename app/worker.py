@@ -21,9 +21,10 @@ from app.jobs import APPLICATION, APPLICATION_VERSION, KINDS, Jobs, Kind, connec
 from app.lifecycle import bury, release, session_name
 from app.logs import get_logger
 from app.settings import Settings
+from app.transfers import expire
 from app.uploads import sweep
 from app.workflows import Context, register
-from storage import idempotency, workers
+from storage import idempotency, transfers, workers
 from storage.database import make_engine, read, write
 from storage.models import Worker
 
@@ -185,13 +186,16 @@ def alive(pid: int) -> bool:
 
 
 def clean_up(engine: Engine, jobs: Jobs, settings: Settings) -> None:
-    """Delete what is only kept for a while: read files, orphaned files, records of old jobs, old keys."""
+    """Delete what is only kept for a while: read files, orphaned files, uploads that were begun and left,
+    records of old jobs, old keys."""
+    left = expire(engine, settings)
     files = sweep(engine, settings)
     before = time.time() - settings.job_days * 86400
     records = jobs.forget(before)
     with write(engine) as session:
         idempotency.forget(session, before)
-    log.info("cleaned up", files=files, records=records)
+        transfers.forget(session, before)
+    log.info("cleaned up", files=files, records=records, transfers=left)
 
 
 def run(

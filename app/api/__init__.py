@@ -19,6 +19,7 @@ from app.api import (
     service,
     shares,
     tokenizers,
+    transfers,
     uploads,
 )
 
@@ -26,6 +27,7 @@ from app.api import (
 #: the run itself.
 ROUTERS = (
     uploads.router,
+    transfers.router,
     columns.router,
     tokenizers.router,
     figures.router,

@@ -9,7 +9,7 @@ from app.api.idempotency import HEADER, LONGEST
 from app.api.schemas.common import Problem
 from app.responses import PROBLEM_JSON
 
-METHODS = ("get", "post", "put", "patch", "delete")
+METHODS = ("get", "head", "post", "put", "patch", "delete")
 REFERENCE = {"$ref": "#/components/schemas/Problem"}
 UNUSED = ("HTTPValidationError", "ValidationError")
 

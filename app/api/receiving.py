@@ -36,14 +36,11 @@ COLUMN = "column."
 MOST_COLUMN = 1000
 
 
-class UploadQuery(BaseModel):
-    """What may be said about an upload. A form's fields may say it too; the address stands above them."""
+class UploadOptions(BaseModel):
+    """What may be said about how an upload is read."""
 
     model_config = ConfigDict(extra="allow")
 
-    filename: str | None = Field(
-        default=None, max_length=4096, description="Name of the file, where it is the raw body."
-    )
     run: str | None = Field(
         default=None,
         max_length=NAME_LENGTH,
@@ -69,13 +66,6 @@ class UploadQuery(BaseModel):
     )
     decimal: Literal["point", "comma"] | None = Field(
         default=None, description="How a CSV writes numbers: `1.5` (`point`) or `1,5` (`comma`)."
-    )
-    wait: float = Field(
-        default=0,
-        ge=0,
-        le=LONGEST,
-        allow_inf_nan=False,
-        description="Seconds to wait until the file is read.",
     )
 
     @model_validator(mode="after")
@@ -110,6 +100,21 @@ class UploadQuery(BaseModel):
         given = {name: value for name, value in said.items() if value not in (None, "")}
         check_fields(self.columns)
         return Options.from_request({**given, "format": self.format or "auto", "columns": self.columns})
+
+
+class UploadQuery(UploadOptions):
+    """What may be said about an upload. A form's fields may say it too; the address stands above them."""
+
+    filename: str | None = Field(
+        default=None, max_length=4096, description="Name of the file, where it is the raw body."
+    )
+    wait: float = Field(
+        default=0,
+        ge=0,
+        le=LONGEST,
+        allow_inf_nan=False,
+        description="Seconds to wait until the file is read.",
+    )
 
 
 @dataclass

@@ -10,10 +10,13 @@ from app.settings import Settings
 
 UPLOADS = "/api/v1/uploads"
 UPLOAD_FORM = "/uploads"
+TRANSFERS = "/api/v1/transfers"
 TOKENIZERS = "/api/v1/tokenizers"
 
 #: Boundaries and part headers of a multipart upload come on top of its files.
 MULTIPART_OVERHEAD = 1 << 20
+#: Of the list of files that begins a transfer.
+MAX_LIST_BYTES = 4 << 20
 
 
 def limit_bodies(
@@ -42,6 +45,16 @@ def limit_of(path: str, settings: Settings) -> tuple[int, AppError]:
         return size + MULTIPART_OVERHEAD, TooLarge(
             f"The upload is larger than {size} bytes. Send it in parts, compress it with gzip or zstd, "
             "or raise VANTAGE_MAX_UPLOAD_BYTES."
+        )
+    if path == TRANSFERS:
+        return MAX_LIST_BYTES, TooLarge(
+            f"The list of files is larger than {MAX_LIST_BYTES} bytes. Send them as a zip, or in parts."
+        )
+    if path.startswith(f"{TRANSFERS}/") and path.count("/") == TRANSFERS.count("/") + 1:
+        size = settings.max_upload_bytes
+        return size, TooLarge(
+            f"The piece is larger than an upload may be, {size} bytes. "
+            "Send less, or raise VANTAGE_MAX_UPLOAD_BYTES."
         )
     if path.startswith(f"{TOKENIZERS}/"):
         size = settings.max_tokenizer_bytes
