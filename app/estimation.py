@@ -212,6 +212,7 @@ def run_estimate(task: Task, estimate_id: str) -> None:
 
     def end(session: WriteSession) -> None:
         put_moments(session, batch_id, moments_key(request), result.moments)
+        estimates.pack(session, estimate_id, loaded.columns.index, result.rollouts)
         estimates.finish(session, estimate_id, **found)
 
     task.commit(end)

@@ -19,7 +19,7 @@ from app.ingest.record import File, Header, Item, Rollout
 from app.intake import Chunk, Intake, Plan, Shelf
 from app.jobs import BULK
 from app.tasks import Restart, Task
-from storage import batches, runs, uploads
+from storage import batches, rollouts, runs, uploads
 from storage import jobs as job_rows
 from storage.batches import SPLIT_LENGTH
 from storage.database import WriteSession, checkpoint, hold, read
@@ -228,8 +228,9 @@ def sum_up(task: Task, shelf: Shelf, in_time: bool) -> tuple[dict[str, Any], dic
     with read(task.engine) as session:
         if not later:
             made = reconciling.at_once(session, shelf.id, fields, shelf.header, shelf.format)
-        statistics, said = findings.assess(session, shelf.id, fields, shelf.header, made or {})
-    return {"statistics": statistics, "findings": said}, made
+        light = rollouts.columns(session, shelf.id)
+        statistics, said = findings.assess(session, shelf.id, fields, shelf.header, made or {}, light)
+    return {"statistics": statistics, "findings": said, "light": light}, made
 
 
 def announce(session: WriteSession, task: Task, shelf: Shelf, reconciliation: dict[str, Any] | None) -> None:

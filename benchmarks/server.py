@@ -12,6 +12,8 @@ from pathlib import Path
 
 import httpx
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 @dataclass
 class Server:
@@ -57,16 +59,10 @@ def cpu_seconds(pid: int) -> float:
 @contextmanager
 def serve(data_dir: Path) -> Iterator[Server]:
     """Start `vantage serve --port 0`, wait until it is ready, stop it at the end."""
-    command = [
-        str(Path(sys.executable).with_name("vantage")),
-        "serve",
-        "--port",
-        "0",
-        "--data-dir",
-        str(data_dir),
-    ]
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--data-dir", str(data_dir)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with open(data_dir / "serve.log", "wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     try:
         assert process.stdout is not None
         for line in process.stdout:

@@ -9,11 +9,12 @@ from sqlalchemy import func, insert, inspect, select, update
 
 from storage import arrays as token_arrays
 from storage import groups as prompt_groups
+from storage import rollouts as rollout_rows
 from storage.arrays import Values
 from storage.database import AnySession, WriteSession
 from storage.groups import GroupRow
 from storage.ids import new_id
-from storage.models import Base, Batch, Prompt, Rollout, TokenArray, Upload
+from storage.models import Base, Batch, PackedBatch, Prompt, Rollout, TokenArray, Upload
 from storage.pages import Page, Sort, paginate
 
 INGESTING, READY = "ingesting", "ready"
@@ -129,11 +130,13 @@ def finish(
     fields: dict[str, Any] | None = None,
     statistics: dict[str, Any] | None = None,
     findings: list[Any] | None = None,
+    light: rollout_rows.Columns | None = None,
     **columns: Any,
 ) -> bool:
     """Make the batch ready. False if it was not ingesting.
 
     Counts are taken from its rows where not given. `findings` are dicts with at least `code` and `severity`.
+    `light`: the light columns of its rollouts, where they were read; they are then kept as one.
     """
     prompt_groups.recount(session, batch_id)
     counted = _counts(session, batch_id)
@@ -156,6 +159,8 @@ def finish(
     ).first()
     if changed is None:
         return False
+    if light is not None:
+        session.add(PackedBatch(batch_id=batch_id, data=rollout_rows.pack(light)))
     made = update(Upload).where(Upload.id == changed.upload_id)
     session.execute(made.values(batches_made=Upload.batches_made + 1))
     return True

@@ -6,14 +6,16 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from storage import arrays, codec
-from storage.database import AnySession
-from storage.models import Batch, Prompt, Rollout
+from storage import arrays, codec, packed
+from storage.database import BINARY, AnySession
+from storage.models import Batch, PackedBatch, PackedEstimate, Prompt, Rollout
 
 
 def verify(session: AnySession) -> Iterator[str]:
     """One sentence for each damaged array or incomplete batch; none where all is well."""
     yield from _arrays(session)
+    yield from _packed(session, PackedBatch.batch_id, PackedBatch.data, "batch")
+    yield from _packed(session, PackedEstimate.estimate_id, PackedEstimate.data, "estimate")
     yield from _counts(session)
 
 
@@ -30,6 +32,17 @@ def _arrays(session: AnySession) -> Iterator[str]:
             if slots != rollouts:
                 wrong = codec.Damaged(f"is for {slots} rollouts, the part has {rollouts}")
                 yield str(arrays.corrupt(row, wrong))
+
+
+def _packed(session: AnySession, key: Any, data: Any, what: str) -> Iterator[str]:
+    """The columns that are kept as one."""
+    rows = session.execute(select(key, data), execution_options={**BINARY, "yield_per": 16})
+    with closing(rows):
+        for owner, blob in rows:
+            try:
+                packed.unpack(blob)
+            except codec.Damaged as error:
+                yield f"{what} {owner}: what is kept of its rollouts {error}"
 
 
 def _counts(session: AnySession) -> Iterator[str]:

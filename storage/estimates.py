@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from sqlalchemy import delete as delete_from
 from sqlalchemy import func, select
 
-from storage import jobs
+from storage import jobs, packed
 from storage.database import BINARY, AnySession, WriteSession, insert_new, upsert
 from storage.ids import new_id
-from storage.models import Batch, Estimate, EstimateRollout, RunningMoments, TokenArray
+from storage.models import Batch, Estimate, EstimateRollout, PackedEstimate, RunningMoments, TokenArray
 from storage.pages import Page, Sort, paginate
 
 #: Float columns of `estimate_rollout`.
@@ -119,8 +119,31 @@ def put_rollouts(
     upsert(session, EstimateRollout, rows)
 
 
+def pack(
+    session: WriteSession,
+    estimate_id: str,
+    index: NDArray[np.int64],
+    values: Mapping[str, NDArray[np.float64]],
+) -> None:
+    """Keep all columns as one too, when all are stored. Arguments as for `put_rollouts`, all of COLUMNS."""
+    order = np.argsort(index)
+    columns = {"index": index[order], **{name: np.asarray(values[name])[order] for name in COLUMNS}}
+    session.add(PackedEstimate(estimate_id=estimate_id, data=packed.pack(columns)))
+
+
 def columns(session: AnySession, estimate_id: str) -> dict[str, NDArray[Any]]:
     """`index` (int64) and every one of `COLUMNS` (float64, NaN where null), by index."""
+    names = ("index", *COLUMNS)
+    data = session.execute(
+        select(PackedEstimate.data).where(PackedEstimate.estimate_id == estimate_id),
+        execution_options=BINARY,
+    ).scalar_one_or_none()
+    found = packed.kept(data)
+    return found if found is not None and found.keys() == set(names) else read_columns(session, estimate_id)
+
+
+def read_columns(session: AnySession, estimate_id: str) -> dict[str, NDArray[Any]]:
+    """The columns from the estimate's rows."""
     names = ("index", *COLUMNS)
     table = EstimateRollout.__table__.c  # plain columns: the ORM's own cost as much again
     statement = select(*(table[name] for name in names)).where(table.estimate_id == estimate_id)
@@ -155,7 +178,8 @@ def clear(session: WriteSession, estimate_id: str) -> None:
     found = session.get(Estimate, estimate_id)
     if found is None:
         return
-    session.execute(delete_from(EstimateRollout).where(EstimateRollout.estimate_id == estimate_id))
+    for model in (EstimateRollout, PackedEstimate):
+        session.execute(delete_from(model).where(model.estimate_id == estimate_id))
     names = select(TokenArray.field).where(TokenArray.batch_id == found.batch_id).distinct()
     stored = [name for name in session.execute(names).scalars() if name.endswith(f":{estimate_id}")]
     session.execute(

@@ -27,8 +27,8 @@ from storage.types import Key, OwnJson, Verbatim
 
 __all__ = [
     "STATES", "Analysis", "Base", "Batch", "ColumnMapping", "Dashboard", "Estimate", "EstimateRollout",
-    "IdempotencyKey", "Job", "Panel", "Problem", "Prompt", "Rollout", "Run", "RunningMoments", "Share",
-    "TokenArray", "Tokenizer", "Transfer", "Upload", "Worker",
+    "IdempotencyKey", "Job", "PackedBatch", "PackedEstimate", "Panel", "Problem", "Prompt", "Rollout", "Run",
+    "RunningMoments", "Share", "TokenArray", "Tokenizer", "Transfer", "Upload", "Worker",
 ]  # fmt: skip
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
@@ -205,6 +205,14 @@ class TokenArray(Base):
     data: Mapped[bytes] = mapped_column(LargeBinary)
 
 
+class PackedBatch(Base):
+    """The light columns of all rollouts of a ready batch in one blob. See storage/packed.py."""
+
+    __tablename__ = "packed_batch"
+    batch_id: Mapped[str] = batch_key()
+    data: Mapped[bytes] = mapped_column(LargeBinary)
+
+
 class Estimate(Job, Base):
     """The stored result of one request (estimator, parameters, whitening, precision …) on one batch."""
 
@@ -258,6 +266,14 @@ class EstimateRollout(Base):
     advantage_min: Mapped[float | None]
     advantage_max: Mapped[float | None]
     total_abs: Mapped[float | None]  # Σ|A| over unmasked tokens: the rollout's weight in a token sum
+
+
+class PackedEstimate(Base):
+    """What a finished estimate says of all rollouts, in one blob. See storage/packed.py."""
+
+    __tablename__ = "packed_estimate"
+    estimate_id: Mapped[str] = mapped_column(ForeignKey("estimate.id", ondelete="CASCADE"), primary_key=True)
+    data: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class RunningMoments(Base):

@@ -1,15 +1,16 @@
 """Rollouts: one, a group's, a filtered page, or the light columns of a whole batch as numpy arrays."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Text, and_, func, or_, select, type_coerce
 
+from storage import packed
 from storage.database import BINARY, AnySession
-from storage.models import Batch, EstimateRollout, Prompt, Rollout
+from storage.models import Batch, EstimateRollout, PackedBatch, Prompt, Rollout
 from storage.pages import Expression, Page, paginate, sort_from
 from storage.types import json_value, verbatim
 
@@ -77,6 +78,11 @@ class Columns:
         return int(self.index.shape[0])
 
 
+#: Names of all columns, and of those that are several by name.
+NAMES = tuple(column.name for column in fields(Columns))
+NAMED = ("components", "known")
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """What a list of rollouts is narrowed to; None does not narrow. Reward bounds are inclusive."""
@@ -129,6 +135,35 @@ def of_group(
 
 def columns(session: AnySession, batch_id: str) -> Columns:
     """The light columns of the whole batch, ready or not."""
+    data = session.execute(
+        select(PackedBatch.data).where(PackedBatch.batch_id == batch_id), execution_options=BINARY
+    ).scalar_one_or_none()
+    found = unpacked(data)
+    return read_columns(session, batch_id) if found is None else found
+
+
+def pack(columns: Columns) -> bytes:
+    """The columns as `PackedBatch` keeps them."""
+    flat: dict[str, NDArray[Any]] = {}
+    for name in NAMES:
+        value = getattr(columns, name)
+        flat |= {f"{name}:{key}": each for key, each in value.items()} if name in NAMED else {name: value}
+    return packed.pack(flat)
+
+
+def unpacked(data: bytes | None) -> Columns | None:
+    """The columns that `pack` made bytes of; None where they were packed for other columns than these."""
+    flat = packed.kept(data)
+    if flat is None or {name.partition(":")[0] for name in flat} | set(NAMED) != set(NAMES):
+        return None
+    of: dict[str, Any] = {name: value for name, value in flat.items() if ":" not in name}
+    for name in NAMED:
+        of[name] = {key[len(name) + 1 :]: value for key, value in flat.items() if key.startswith(f"{name}:")}
+    return Columns(**of)
+
+
+def read_columns(session: AnySession, batch_id: str) -> Columns:
+    """The light columns from the batch's rows."""
     table = Rollout.__table__.c
     # Plain columns of plain types: the ORM, and decoding text and JSON value by value, cost as much again.
     raw_columns = [type_coerce(table[name], Text) if name in DECODED else table[name] for name in READ]

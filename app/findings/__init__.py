@@ -51,6 +51,7 @@ from app.findings.reading import Observer, read_view
 from app.findings.statistics import batch_statistics
 from app.findings.view import View
 from storage.database import AnySession
+from storage.rollouts import Columns
 
 __all__ = ["FINDINGS", "Finding", "assess", "check", "run"]
 
@@ -132,10 +133,11 @@ def assess(
     fields: dict[str, Any] | None = None,
     header: dict[str, Any] | None = None,
     reconciliation: dict[str, Any] | None = None,
+    columns: Columns | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Statistics (see `app.findings.statistics`) and findings of a batch, which is read only once.
-    The rest as for `run`."""
-    view = read_view(session, batch_id, fields, header, observers=OBSERVERS)
+    `columns`: its light columns, where they are read already. The rest as for `run`."""
+    view = read_view(session, batch_id, fields, header, observers=OBSERVERS, columns=columns)
     recorded_advantages_disagree.prepare(session, batch_id, view, reconciliation)
     return batch_statistics(view), check(view)
 
