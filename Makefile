@@ -22,6 +22,9 @@ fuzz: $(VENV)/.dev  ## 10,000 damaged uploads and many odd requests, as every ni
 test-trainers: $(VENV)/.dev  ## the client inside the real TRL and verl, in a venv of their own (downloads them)
 	$(BIN)/python client/trainers/run.py
 
+test-peers: $(VENV)/.dev  ## our advantages beside the frameworks' own functions, in the benchmark's venv (downloads them)
+	$(BIN)/python benchmarks/agreement.py --write
+
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import directions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -18,7 +18,7 @@ from unittest.mock import MagicMock
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / ".bench"
-PEERS = ("verl==0.9.1",)
+PEERS = ("verl==0.9.1", "openrlhf==0.11.2", "torchrl==0.14.1", "trl==1.16.0")
 INSIDE = "VANTAGE_BENCH_INSIDE"
 
 

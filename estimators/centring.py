@@ -1,7 +1,7 @@
 """The stages of the estimators that compare rollouts with each other: who is compared, mean and spread of
 each group, and what those get who cannot be compared."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import torch
@@ -119,13 +119,14 @@ def settle(seen: Seen, advantages: Tensor, alone: Tensor | float, params: Centri
 
 def complete(seen: Seen, advantages: Tensor, batch: Batch, params: CentringParams) -> Raw:
     """The advantages `[B]` clipped, 0 for those who do not count, copied to the other segments of a rollout;
-    per token where a KL penalty comes now."""
+    per token where a KL penalty comes now. Whitening leaves those without a score out where they have 0."""
     advantages = torch.where(seen.scored & ~seen.counted, 0.0, advantages)
     if params.advantage_clip_low is not None or params.advantage_clip_high is not None:
         advantages = advantages.clamp(params.advantage_clip_low, params.advantage_clip_high)
     advantages = torch.where(seen.scored, advantages, torch.nan if params.unscored == "nan" else 0.0)
     advantages = of_last_segment(advantages.to(seen.scores.dtype), batch, seen.group, params)
-    return with_kl(advantages, batch, params)
+    raw = with_kl(advantages, batch, params)
+    return replace(raw, apart=~seen.scored) if params.unscored == "zero" else raw
 
 
 def divided(centred: Tensor, divisor: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def run(batch: Batch, params: GdpoParams, dtype: torch.dtype) -> Raw:
         scored |= seen.scored
     whole = see(batch, plain, dtype, torch.where(scored, total, torch.nan))
     found = complete(whole, total, batch, params)
-    return replace(found, apart=~scored) if params.unscored == "zero" else found
+    return replace(found, apart=~scored if params.unscored == "zero" else None)
 
 
 def _names(batch: Batch, params: GdpoParams) -> list[str]:

@@ -20,7 +20,7 @@ groups of one, `rloo_vectorized/verl`), TRL 1.16.0, OpenRLHF 0.11.2, NeMo-RL 0.6
 - what `returns` means: the advantages before whitening; there is no critic
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -40,7 +40,11 @@ def run(batch: Batch, params: RlooParams, dtype: torch.dtype) -> Raw:
     number = seen.number
     factor = number / (number - 1.0).clamp(min=1.0)
     advantages = (seen.scores - seen.mean) * factor.to(dtype)
-    return complete(seen, settle(seen, advantages, seen.scores, params), batch, params)
+    found = complete(seen, settle(seen, advantages, seen.scores, params), batch, params)
+    if params.unscored != "zero":
+        return found
+    # A lone scored rollout has 0/0 in TRL: like an unscored one it has 0 and is left out of the z-score.
+    return replace(found, apart=~seen.scored | (seen.number <= 1))
 
 
 ESTIMATOR = Estimator(

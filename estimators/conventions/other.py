@@ -119,7 +119,7 @@ OTHER = (
         "gdpo/trl",
         "gdpo",
         gdpo.GdpoParams(epsilon=1e-4, unscored="zero", score="reward", **_VOTE),
-        Whitening("batch", unit="response", eps=1e-4, eps_placement="added"),
+        Whitening("batch", unit="response", eps=1e-4, eps_placement="added", too_few="skip"),
         "trl",
         "1.16.0",
         "`normalize_then_sum`: each component over its sample std + 1e-4, then a z-score over the batch's "

@@ -10,7 +10,7 @@ from estimators.whitening import Whitening
 
 _VOTE: dict[str, Any] = {"fully_masked": "vote"}
 #: TRL's z-score over responses, off unless `normalize_advantages` is given.
-_RESPONSES = Whitening("none", unit="response", eps=1e-4, eps_placement="added")
+_RESPONSES = Whitening("none", unit="response", eps=1e-4, eps_placement="added", too_few="skip")
 
 
 def _rloo(

@@ -265,3 +265,14 @@ def test_kl_is_taken_off_scores_of_rollouts_too() -> None:
         bare = batch_of([[1]] * 2, ["g"] * 2, [1.0, 2.0])
         ask({"estimator": "dr_grpo", "params": {"kl_coef": 0.1}}, bare)
     assert missing(batch, Request.from_dict({"estimator": "dr_grpo", "params": {"kl_coef": 0.1}})) == ()
+
+
+def test_a_z_score_over_responses_leaves_out_those_that_could_not_be_scored() -> None:
+    """TRL's RLOO: without a score, or alone with one in its group, a response has 0 and is in no spread."""
+    scores = [1.0, 0.0, None, 0.5, None, None, None, 2.0]
+    batch = batch_of([[1]] * 8, list("aaaabbbb"), scores)
+    body: dict[str, object] = {"convention": "rloo/trl", "params": {"normalize_advantages": True}}
+    one = 0.75 / 0.7501
+    near(ask(body, batch).advantages, [one, -one, 0, 0, 0, 0, 0, 0])
+    near(ask(body, batch_of([[1]], ["a"], [0.3])).advantages, [0])
+    near(ask({"convention": "gdpo/trl"}, batch_of([[1]], ["a"], [0.3])).advantages, [0])
