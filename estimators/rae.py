@@ -11,7 +11,8 @@ Paper: Liu et al. 2025 (SPIRAL), arXiv:2506.24119. Agrees with prime-rl 0.8.0 (`
 - value after the last token: no values
 - groups of one: nothing is grouped
 - who enters a group: nothing is grouped; scored rollouts with an unmasked token move the baseline of their
-  task (`data_source`), in prime-rl also fully masked ones, after they were scored
+  task (`data_source`: in prime-rl the environment, or the agent in it where there are several), in prime-rl
+  also fully masked ones, after they were scored; segments of one rollout once
 - std: none
 - ε and where: none
 - whitening over what: none by default

@@ -17,6 +17,8 @@ from app.ingest.record import About, Format, Header, Item, Problem, Rollout, Sou
 from app.settings import Settings
 
 MARKS = frozenset(("traces", "env", "task"))
+#: Agents of one environment have rewards of their own kind, and baselines of their own in prime-rl.
+AGENT_RULE = "derived:environment/agent"
 REWARD_RULE = "derived:sum(score x weight)"
 EPISODE = ("traces", "id", "env", "group", "run")
 TRACE = ("nodes", "id", "rewards", "info", "task")
@@ -118,6 +120,11 @@ def _set_place(record: Rollout, place: _Place, notes: Notes) -> None:
         if kind != "text":
             record.extra["group_id_type"] = kind
     record.data_source = scalars.text(row, "data_source", env.get("name") or env.get("id"), notes)
+    agents = {part(trace, "agent").get("name") for trace in episode["traces"] if isinstance(trace, dict)}
+    own = part(place.trace, "agent").get("name")
+    if record.data_source is not None and isinstance(own, str) and len(agents) > 1:
+        record.data_source = f"{record.data_source}/{own}"
+        record.derived["data_source"] = AGENT_RULE
     trace_id = scalars.text(row, "sample_id", place.trace.get("id"), notes)
     record.sample_id = record.rollout_id = trace_id
     if place.branch is not None:
@@ -173,6 +180,7 @@ ABOUT = About(
     ),
     derived={
         "reward": "sum of score x weight", "prompt": "messages", "response": "messages",
+        "data_source": "environment/agent, where an episode has several agents",
     },
     absent={"values": "", "returns": "", "token_level_rewards": ""},
 )  # fmt: skip

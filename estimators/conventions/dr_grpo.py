@@ -55,7 +55,7 @@ DR_GRPO = (
     _dr_grpo(
         "prime-rl",
         "0.8.0",
-        DrGrpoParams(**_VOTE),
+        DrGrpoParams(segments="last", **_VOTE),
         "Centred only; a group of one has 0. The length penalty is a share of the group's mean score.",
         keys.PRIME,
     ),

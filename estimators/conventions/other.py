@@ -156,7 +156,7 @@ OTHER = (
     Convention(
         "maxrl/prime-rl",
         "maxrl",
-        maxrl.MaxrlParams(epsilon=0.0, **_VOTE),
+        maxrl.MaxrlParams(epsilon=0.0, segments="last", **_VOTE),
         Whitening(),
         "prime-rl",
         "0.8.0",
@@ -207,11 +207,12 @@ OTHER = (
     Convention(
         "rae/prime-rl",
         "rae",
-        rae.RaeParams(**_VOTE),
+        rae.RaeParams(segments="last", **_VOTE),
         Whitening(),
         "prime-rl",
         "0.8.0",
-        "A running mean of each environment, kept to 95 % with every score; it starts at 0.",
+        "A running mean of each environment, and of each agent in it where there are several, kept to 95 % "
+        "with every score; it starts at 0.",
         keys.PRIME,
     ),
     Convention(

@@ -276,3 +276,23 @@ def test_a_z_score_over_responses_leaves_out_those_that_could_not_be_scored() ->
     near(ask(body, batch).advantages, [one, -one, 0, 0, 0, 0, 0, 0])
     near(ask(body, batch_of([[1]], ["a"], [0.3])).advantages, [0])
     near(ask({"convention": "gdpo/trl"}, batch_of([[1]], ["a"], [0.3])).advantages, [0])
+
+
+@pytest.mark.parametrize(
+    ("convention", "wanted"),
+    [
+        ("dr_grpo/prime-rl", [-0.5, -0.5, 0.5]),
+        ("maxrl/prime-rl", [-1, -1, 1]),
+        ("rae/prime-rl", [0, 0, 1]),
+    ],
+)
+def test_branches_of_one_trace_count_once_in_prime_rl(convention: str, wanted: list[float]) -> None:
+    batch = batch_of(
+        [[1]] * 3,
+        list("aaa"),
+        [0.0, 0.0, 1.0],
+        data_source=["env"] * 3,
+        rollout_id=list("xxy"),
+        segment=[0, 1, 0],
+    )
+    near(ask({"convention": convention}, batch).advantages, wanted)

@@ -131,6 +131,18 @@ def test_every_leaf_is_a_row(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_agents_of_one_environment_are_told_apart(tmp_path: Path) -> None:
+    nodes = [node(None, "user", 2, False), node(0, "assistant", 3, True)]
+    lone = episode(*nodes)
+    lone["traces"][0]["agent"] = {"name": "agent"}
+    game = episode(*nodes)
+    game["traces"] = [lone["traces"][0] | {"id": name, "agent": {"name": name}} for name in ("one", "two")]
+    outcome = read_rows(tmp_path, lone, game)
+    assert [rollout.data_source for rollout in outcome.rollouts] == ["env", "env/one", "env/two"]
+    said = [rollout.derived.get("data_source") for rollout in outcome.rollouts]
+    assert said == [None, "derived:environment/agent", "derived:environment/agent"]
+
+
 def test_values_of_sampled_tokens_stand_where_they_were_sampled(tmp_path: Path) -> None:
     nodes = [
         node(None, "user", 2, False), node(0, "assistant", 2, True, advantages=[1.0, 2.0]),
