@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from app.ingest.guesses import ERRORS, INTEGERS, LISTS, NUMBERS
+from app.ingest.jsonable import jsonable
 from app.ingest.mapping import COMPONENT, Chosen
 from app.ingest.notes import Notes
 
@@ -44,7 +43,7 @@ class Cells:
         if components:
             found["reward_components"] = components
         used = set(self.chosen.fields.values())
-        found["extra"] = {name: _plain(value) for name, value in values.items() if name not in used}
+        found["extra"] = {name: jsonable(value) for name, value in values.items() if name not in used}
         return found
 
     def _value(self, row: int, name: str, column: str, value: Any, notes: Notes) -> Any:
@@ -116,16 +115,3 @@ def _whole(text: str) -> Any:
     if _WHOLE.fullmatch(stripped):
         return int(stripped)
     return float(stripped) if _POINT.fullmatch(stripped) else text
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold: arrays as lists, times and the like as text."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return str(value)

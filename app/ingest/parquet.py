@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from app.errors import TooLarge
 from app.ingest.expand import Account, Caps
 from app.ingest.json_rows import FLOAT_LISTS, INT_LISTS
+from app.ingest.jsonable import values_of
 from app.ingest.record import Source, Unreadable
 from app.settings import Settings
 from storage.arrays import MISSING
@@ -173,12 +174,12 @@ def _values(name: str, column: Any) -> list[Any]:
     kind = column.type
     if pa.types.is_dictionary(kind):
         # Texts of the dictionary once, shared by the rows that hold them.
-        words, keys = column.dictionary.to_pylist(), column.indices.to_pylist()
+        words, keys = values_of(column.dictionary), column.indices.to_pylist()
         return [None if key is None else words[key] for key in keys]
     flat = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if flat and name in FLOAT_LISTS | INT_LISTS and _is_number(kind.value_type):
         return _arrays(column)
-    return list(column.to_pylist())
+    return values_of(column)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -37,8 +37,10 @@ def opened(source: Source, info: zipfile.ZipInfo, caps: Caps) -> Iterator[Binary
 
 def _part(file: IO[bytes], info: zipfile.ZipInfo) -> "_Part":
     """The compressed bytes: behind the member's own header, whose lengths count."""
-    file.seek(info.header_offset)
-    header = file.read(LOCAL_HEADER)
+    header = b""
+    if info.header_offset >= 0:  # zipfile counts back from the end, and may be told to count too far
+        file.seek(info.header_offset)
+        header = file.read(LOCAL_HEADER)
     if len(header) < LOCAL_HEADER or not header.startswith(b"PK\x03\x04"):
         raise DamagedStream("the archive is damaged (a member's header)")
     name, extra = struct.unpack("<HH", header[26:30])

@@ -238,3 +238,14 @@ def test_a_folder_with_a_part_missing_says_which(tmp_path: Path) -> None:
     assert any("its storage holds 8" in problem.message for problem in outcome.problems)
     parts = [folder / "reward.memmap"]
     assert "Upload the whole folder" in read(*parts).sentence()
+
+
+def test_an_inspect_log_without_its_beginning_is_damaged_member_by_member(tmp_path: Path) -> None:
+    path = tmp_path / "cut.eval"
+    data = EVAL.read_bytes()
+    with zipfile.ZipFile(EVAL) as archive:
+        directory = archive.start_dir
+    path.write_bytes(data[:100] + data[directory - 100 :])
+    outcome = read(path)
+    assert not outcome.rollouts
+    assert "damaged" in outcome.sentence() and "Errno" not in outcome.sentence()

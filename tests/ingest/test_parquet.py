@@ -1,5 +1,8 @@
 """Parquet of our own schema and of others: types, nulls, damage, and files that claim too much."""
 
+import json
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +183,38 @@ def test_metadata_that_is_no_json_is_said(tmp_path: Path) -> None:
     outcome = read(written(tmp_path, table))
     assert outcome.only("bad_metadata").severity == "warning"
     assert len(outcome.rollouts) == 1
+
+
+def test_columns_that_json_has_no_words_for_are_kept_in_its_words(tmp_path: Path) -> None:
+    """A time, a decimal or bytes beside the rollouts must not stop the rest from being stored."""
+    when = pa.array([1_767_225_600_000_000_001, None], pa.timestamp("ns"))
+    columns = {
+        "when": when,
+        "day": [date(2026, 1, 1), None],
+        "took": [timedelta(seconds=3), None],
+        "price": pa.array([Decimal("1.10"), Decimal("2.00")], pa.decimal128(9, 2)),
+        "long": pa.array([Decimal("0.12345678901234567890123"), None], pa.decimal128(38, 23)),
+        "raw": [b"text", b"\xff\x00"],
+        "nested": [{"day": [date(2026, 1, 1)], "n": 1}, None],
+    }
+    first, second = loaded(tmp_path, columns | {"group_id": [b"\xff", b"a"]}).rollouts
+    assert first.extra == {
+        "when": "2026-01-01 00:00:00.000000001", "day": "2026-01-01", "took": "0:00:03", "price": 1.1,
+        "long": "0.12345678901234567890123", "raw": "text", "nested": {"day": ["2026-01-01"], "n": 1},
+        "group_id_type": "object",
+    }  # fmt: skip
+    assert second.extra == {"price": 2, "raw": {"bytes": "ff00"}}
+    assert (first.group_id, second.group_id) == ('{"bytes": "ff"}', "a")
+    json.dumps([first.extra, second.extra])
+
+
+def test_a_decimal_reward_is_a_number(tmp_path: Path) -> None:
+    rewards = pa.array([Decimal("0.10"), Decimal("-3.00")], pa.decimal128(9, 2))
+    outcome = loaded(tmp_path, {"reward": rewards})
+    assert [rollout.reward for rollout in outcome.rollouts] == [0.1, -3.0]
+
+
+def test_bytes_that_are_no_text_are_no_response(tmp_path: Path) -> None:
+    outcome = read(written(tmp_path, pa.table({"response": [b"\xff\xfe", b"b"], "reward": [0.0, 1.0]})))
+    assert [rollout.response for rollout in outcome.rollouts] == ["b"]
+    assert outcome.errors == [1]

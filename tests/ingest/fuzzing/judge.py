@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from app.errors import AppError
 from app.ingest import File, Options, read_all
 from app.ingest.record import Header, Item, Problem, Rollout
-from app.intake import Intake, Plan
+from app.intake import Chunk, Intake, Plan
 from app.settings import Settings
 from tests.ingest.fuzzing.cases import Case
 from tests.ingest.reading import Outcome
@@ -68,9 +68,19 @@ def _feed(taken: Taken, items: Iterator[Item]) -> None:
             case Problem():
                 taken.outcome.problems.append(item)
         for chunk in intake.take(item):
-            taken.stored += sum(len(part.rollouts) for part in chunk.parts)
+            taken.stored += _stored(chunk)
     for chunk in intake.end():
-        taken.stored += sum(len(part.rollouts) for part in chunk.parts)
+        taken.stored += _stored(chunk)
+
+
+def _stored(chunk: Chunk) -> int:
+    """How many rows the chunk stores; what it stores as JSON has to be JSON."""
+    for part in chunk.parts:
+        for row in [*part.rollouts, part.prompt or {}]:
+            for value in row.values():
+                if isinstance(value, dict | list):
+                    json.dumps(value)
+    return sum(len(part.rollouts) for part in chunk.parts)
 
 
 def judge(case: Case, taken: Taken, folder: Path) -> list[str]:
