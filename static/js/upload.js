@@ -1,18 +1,12 @@
-// The drop zone. One file goes as the raw body, several together as one multipart upload. Sending shows bytes sent;
-// then the receipt is followed until the file is read, and what was recognised stands where the progress was.
+// The drop zone. Small files go at once: one as the raw body, several together as one multipart upload. Large ones go in
+// pieces and survive a lost connection and a reload (resume.js).
 import { bytes, count, duration } from "./format.js";
-import { follow } from "./events.js";
+import { busy, button, card, fail, list, named, say, watch } from "./cards.js";
+import { LARGE } from "./transfer.js";
+import { sendInPieces, showKept } from "./resume.js";
 
 const form = document.getElementById("drop");
-const list = form.querySelector(".drop-list");
 const OPTIONS = ["run", "step", "split", "format", "group_by", "tokenizer"];
-let under = 0; // uploads of this page that are not done
-
-function make(name, properties = {}, ...children) {
-  const element = Object.assign(document.createElement(name), properties);
-  element.append(...children);
-  return element;
-}
 
 function query(filename) {
   const data = new FormData(form);
@@ -42,60 +36,19 @@ function post(url, body, type, progress) {
   });
 }
 
-function card(title, size) {
-  const bar = make("progress", { max: 1, value: 0 });
-  const what = make("span", { className: "what", textContent: "Sending …" });
-  const stop = make("button", { type: "button", className: "quiet", textContent: "stop" });
-  bar.setAttribute("aria-label", `Progress of ${title}`);
-  const item = make(
-    "li",
-    {},
-    make("span", { className: "name" }, make("span", { textContent: title, title }), make("span", { textContent: bytes(size) })),
-    bar,
-    make("span", { className: "bar" }, what, stop),
-  );
-  list.prepend(item);
-  return { item, bar, what, stop };
-}
-
-function fail(parts, text) {
-  parts.bar.remove();
-  parts.stop.remove();
-  parts.what.className = "failed";
-  parts.what.textContent = text;
-}
-
-function done(parts, receipt) {
-  const { counts, batches, format, problems } = receipt;
-  parts.bar.remove();
-  parts.stop.remove();
-  const rejected = counts.rejected ? `, ${count(counts.rejected)} rejected` : "";
-  const noted = problems.length ? `, ${problems.length === 1 ? "1 note" : `${count(problems.length)} notes`}` : "";
-  parts.what.replaceChildren(
-    `${format}: ${count(counts.accepted)} of ${count(counts.rows)} rows${rejected}${noted} · `,
-    make("a", { href: `/uploads/${receipt.id}`, textContent: "receipt" }),
-  );
-  if (batches.length) {
-    const first = batches[0];
-    const where = first.step === null ? first.run : `${first.run} · step ${first.step}`;
-    const more = batches.length > 1 ? ` and ${batches.length - 1} more` : "";
-    parts.item.append(make("span", {}, make("a", { href: `/batches/${first.id}`, textContent: `Open ${where}${more}` })));
-  }
-}
-
 async function send(files) {
   const several = files.length > 1;
-  const size = files.reduce((sum, { file }) => sum + file.size, 0);
-  const title = several ? `${files[0].path} and ${files.length - 1} more` : files[0].path;
-  const parts = card(title, size);
+  const parts = card(named(files), total(files));
   const started = performance.now();
-  const progress = (sent, total) => {
-    parts.bar.value = total ? sent / total : 0;
+  const progress = (sent, all) => {
+    parts.bar.value = all ? sent / all : 0;
     const rate = (1000 * sent) / (performance.now() - started + 1);
-    parts.what.textContent = sent < total ? `Sending, ${bytes(rate)}/s, ${duration((total - sent) / rate)} left` : "Stored, waiting for a worker …";
+    parts.what.textContent = sent < all ? `Sending, ${bytes(rate)}/s, ${duration((all - sent) / rate)} left` : "Stored, waiting for a worker …";
   };
-  parts.stop.addEventListener("click", () => progress.stop?.());
-  under += 1;
+  const stop = button("stop");
+  stop.addEventListener("click", () => progress.stop?.());
+  parts.actions.append(stop);
+  say(parts, `Sending ${parts.title}`);
   try {
     const body = several ? new FormData() : files[0].file;
     if (several) for (const { file, path } of files) body.append("file", file, path);
@@ -105,30 +58,6 @@ async function send(files) {
     await watch(parts, answer.body);
   } catch (error) {
     fail(parts, error.message);
-  } finally {
-    under -= 1;
-  }
-}
-
-async function watch(parts, receipt) {
-  const { id } = receipt;
-  parts.stop.remove();
-  await follow(`/api/v1/uploads/${id}/events`, (job) => {
-    parts.bar.value = job.total ? job.done / job.total : 0;
-    const rate = job.rows_per_second ? `, ${count(job.rows_per_second)} rows/s` : "";
-    parts.what.replaceChildren(`${job.stage}: ${count(job.rows ?? 0)} rows${rate} · `, make("a", { href: `/uploads/${id}`, textContent: "receipt" }));
-  });
-  const answer = await fetch(`/api/v1/uploads/${id}`, { headers: { Accept: "application/json" } });
-  const body = await answer.json();
-  if (body.state === "succeeded") {
-    done(parts, body);
-    // One upload that made something: its receipt is what the person came for.
-    if (under === 1 && list.children.length === 1) location.assign(`/uploads/${id}`);
-  } else {
-    fail(parts, body.error ?? body.detail ?? "Nothing of it could be read.");
-    parts.item.append(make("a", { href: `/uploads/${id}`, textContent: "receipt" }));
-    const asking = ["columns_unknown", "decimal_comma"].some((code) => body.problem_counts?.[code]);
-    if (asking) parts.item.append(make("a", { href: `/uploads/${id}/columns`, textContent: "choose the columns" }));
   }
 }
 
@@ -155,8 +84,12 @@ async function dropped(transfer) {
   return found.sort((a, b) => (a.path < b.path ? -1 : 1));
 }
 
+const total = (files) => files.reduce((sum, { file }) => sum + file.size, 0);
+
 function take(files) {
-  if (files.length) send(files);
+  if (!files.length) return;
+  if (total(files) < LARGE) busy(() => send(files));
+  else sendInPieces(files, String(query("")));
 }
 
 // A tokenizer.json is stored under the name of its folder, else of its file, and then chosen.
@@ -224,3 +157,4 @@ addEventListener("drop", async (event) => {
 addEventListener("beforeunload", (event) => {
   if (list.querySelector("progress") && [...list.querySelectorAll(".what")].some((e) => e.textContent.startsWith("Sending"))) event.preventDefault();
 });
+showKept();

@@ -47,6 +47,8 @@ def test_page(visit: Callable[..., Page], addresses: dict[str, str], name: str) 
     page.emulate_media(color_scheme="dark")
     settle(page)
     assert overflow(page) <= 0, "at 400 px"
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    assert overflow(page) <= 0, "at 400 px, with every menu open"
     assert brightness(page) < 60
 
 
@@ -55,3 +57,13 @@ def test_what_is_not_there_is_a_page_too(visit: Callable[..., Page], watch: Watc
     for address in ("/batches/nothing", "/s/nothing", "/nowhere"):
         page = visit(address, viewport={"width": 400, "height": 800})
         assert page.locator("h1").count() == 1 and overflow(page) <= 0
+
+
+def test_a_long_path_stays_inside_its_receipt(visit: Callable[..., Page], site: Site) -> None:
+    path = "outputs/2026-11-29/a_run_with_a_name_without_any_place_to_break_it/rollouts/batch_summary.json"
+    with httpx.Client(base_url=site.url, timeout=60) as client:
+        asked = f"/api/v1/uploads?filename={path}&wait=60"
+        refused = client.post(asked, content=b'{"mean": 1}')
+    assert refused.status_code == 422
+    page = visit(f"/uploads/{refused.json()['id']}", viewport={"width": 400, "height": 800})
+    assert overflow(page) <= 0
