@@ -56,8 +56,8 @@ for (const element of document.querySelectorAll("[data-follow]")) {
     if (then && job.state === "succeeded") location.assign(then);
     else if (element.dataset.follow && !reloading && !element.hasAttribute("data-stay")) {
       reloading = true;
-      // A form that somebody is filling in is worth more than a fresh page.
-      if (document.activeElement?.matches("input, select, textarea")) reloading = false;
+      // A form that somebody is filling in, or files that are being sent, are worth more than a fresh page.
+      if (document.activeElement?.matches("input, select, textarea") || document.querySelector("[data-busy]")) reloading = false;
       else location.reload();
     }
   });
