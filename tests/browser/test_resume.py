@@ -1,5 +1,5 @@
-"""Large uploads from the browser: they survive a reload, a lost server, a pause, and take no other file for the
-one that was begun."""
+"""Large uploads from the browser: they survive a reload, a lost server, a pause, and take no other file for
+the one that was begun."""
 
 import random
 from collections.abc import Callable
