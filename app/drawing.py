@@ -21,12 +21,14 @@ UNKNOWN_CLASS = "lx"
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Dots of one group's rewards, stacked from the axis upwards; `mean` is the x of the mean tick."""
+    """Dots of one group's rewards, stacked from the axis upwards; `path` draws them, `mean` is the x of the
+    mean tick."""
 
     width: int
     height: int
     radius: float
     dots: tuple[tuple[float, float], ...]
+    path: str
     mean: float | None
     unscored: int
 
@@ -83,7 +85,14 @@ def _dot_strip(rewards: tuple[float | None, ...], low: float, high: float, width
     if scored:
         share = (sum(scored) / len(scored) - low) / span
         mean = round(margin + min(1.0, max(0.0, share)) * (width - 2 * margin), 1)
-    return Strip(width, height, radius, dots, mean, len(rewards) - len(scored))
+    return Strip(width, height, radius, dots, circles(dots, radius), mean, len(rewards) - len(scored))
+
+
+def circles(centres: Sequence[tuple[float, float]], radius: float) -> str:
+    """Path data of filled circles: one element for all of them, which a page of thousands needs."""
+    r, d = f"{radius:g}", f"{2 * radius:g}"
+    arcs = f"a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0-{d} 0"
+    return "".join(f"M{x - radius:.1f} {y}{arcs}" for x, y in centres)
 
 
 def places(values: Sequence[float], low: float, high: float, width: int) -> list[float]:

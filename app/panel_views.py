@@ -17,9 +17,10 @@ from app.errors import AppError
 from app.figures import FIGURES
 from app.figures import chosen as choosing
 from app.figures.chosen import Chosen
+from app.figures.even import even_clip
 from app.figures.kept import columns_of
 from app.figures.members import group_means
-from app.figures.token_heatmap import CLIP_QUANTILE, clip_of
+from app.figures.token_heatmap import clip_of
 from app.hiding import hide_text, seal
 from app.panels import figure_options
 from app.tokens import Chunk, TokenText
@@ -256,13 +257,8 @@ def step_clip(session: ReadSession, batch: Batch, chosen: Chosen) -> float:
         read = choosing.tokens(session, batch, chosen.field)
         return 1.0 if read is None else clip_of(read[0], read[2])
     columns = columns_of(session, batch)
-    sizes = np.abs(choosing.per_rollout(session, batch, chosen, columns))
     counts = np.maximum(np.where(columns.valid >= 0, columns.valid, columns.length), 1)
-    known = np.isfinite(sizes)
-    if not known.any():
-        return 1.0
-    clip = np.quantile(sizes[known], CLIP_QUANTILE, weights=counts[known], method="inverted_cdf")
-    return float(clip) or float(sizes[known].max()) or 1.0
+    return even_clip(choosing.per_rollout(session, batch, chosen, columns), counts)
 
 
 def from_json(body: Mapping[str, Any]) -> PanelView:

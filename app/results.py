@@ -21,6 +21,8 @@ from storage.models import Estimate
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 TOP_GROUPS = 32
+#: About what a row of `estimate_rollout` takes.
+ROW_BYTES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def store_results(
         for name, values in fields.items()
         if result.per_token and values is not None
     }
-    width = 100 + sum(values.itemsize for values in per_token.values())
+    width = sum(values.itemsize for values in per_token.values())
     for chunk in chunks(loaded, offsets, width, chunk_bytes):
         task.check()
 
@@ -118,11 +120,12 @@ def store_results(
 def chunks(
     loaded: Loaded, offsets: NDArray[np.int64], width: int, chunk_bytes: int
 ) -> Iterator[list[Stretch]]:
-    """Neighbouring parts whose tokens take about `chunk_bytes` at `width` bytes each; at least one part."""
+    """Neighbouring parts that take about `chunk_bytes`, at `width` bytes a token; at least one part."""
     chunk: list[Stretch] = []
     for stretch in stretches(loaded):
         chunk.append(stretch)
-        if (offsets[stretch.end] - offsets[chunk[0].start]) * width >= chunk_bytes:
+        start, end = chunk[0].start, stretch.end
+        if (offsets[end] - offsets[start]) * width + (end - start) * ROW_BYTES >= chunk_bytes:
             yield chunk
             chunk = []
     if chunk:

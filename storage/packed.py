@@ -33,23 +33,28 @@ def pack(columns: Mapping[str, NDArray[Any]]) -> bytes:
             described.append([name, plain.dtype.str, plain.size, None])
             buffers.append(np.ascontiguousarray(plain).tobytes())
     head = json.dumps(described, separators=(",", ":")).encode()
-    whole = b"".join([struct.pack("<I", len(head)), head, *buffers])
+    whole = b"".join(_padded(part) for part in (struct.pack("<Q", len(head)), head, *buffers))
     return MAGIC + zstandard.ZstdCompressor(level=1, write_checksum=True).compress(whole)
 
 
+def _padded(part: bytes) -> bytes:
+    """To a multiple of 8 bytes, so that every column lies where its numbers may."""
+    return part + bytes(-len(part) % 8)
+
+
 def unpack(data: bytes) -> dict[str, NDArray[Any]] | None:
-    """The columns, which cannot be written to; None for another layout than this one. Raises Damaged."""
+    """The columns; None for another layout than this one. Raises Damaged."""
     if not data.startswith(MAGIC):
         return None
     try:
-        whole = zstandard.ZstdDecompressor().decompress(data[len(MAGIC) :])
+        whole = bytearray(zstandard.ZstdDecompressor().decompress(data[len(MAGIC) :]))
     except zstandard.ZstdError as error:
         raise Damaged(f"cannot be decompressed: {error}") from error
-    (size,) = struct.unpack_from("<I", whole)
-    start, found = 4 + size, {}
-    for name, kind, count, values in json.loads(whole[4:start]):
+    (size,) = struct.unpack_from("<Q", whole)
+    start, found = 8 + size + -size % 8, {}
+    for name, kind, count, values in json.loads(whole[8 : 8 + size]):
         plain = np.frombuffer(whole, "<i4" if kind == TEXTS else kind, count, start)
-        start += plain.nbytes
+        start += plain.nbytes + -plain.nbytes % 8
         found[name] = plain if values is None else _objects(values)[plain]
     return found
 

@@ -101,45 +101,47 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any], title: str
     found = read_ratios(session, batch, options)
     if found.why is not None:
         return empty(title, found.why, x=X, y=Y)
-    whole = np.log(found.ratio)
-    reach = float(np.clip(1.05 * np.abs(whole).max(), NEAREST, FARTHEST))
-    edges = np.linspace(-reach, reach, BINS + 1)
-    logs = np.clip(whole, -reach, reach)
-    middles = (edges[:-1] + edges[1:]) / 2
-    traces = [
-        _bars(name, middles, uniform_histogram(logs[found.side == side], edges), logs.size, role, pattern)
-        for name, side, role, pattern in SIDES
-        if (found.side == side).any()
-    ]
-    ticks = [tick for tick in (FINE if reach < np.log(2.0) else COARSE) if abs(np.log(tick)) <= reach]
+    reach = float(np.clip(1.05 * np.abs(np.log(found.ratio)).max(), NEAREST, FARTHEST))
     low, high = 1 - float(options["clip_low"]), 1 + float(options["clip_high"])
+    edges = [float(np.log(value)) for value in (low, high) if abs(np.log(max(value, 1e-9))) < reach]
     return figure(
-        traces,
+        _histogram(found, reach),
         title,
         sentence(found, low, high),
         height=320,
         barmode="stack",
         bargap=0.05,
         showlegend=True,
-        shapes=[
-            _edge(float(np.log(value))) for value in (low, high) if abs(np.log(max(value, 1e-9))) < reach
-        ],
-        # Equal steps of the logarithm are equally wide; the labels are the ratios.
-        xaxis=axis(
-            X,
-            tickvals=np.log(ticks).tolist(),
-            ticktext=[f"{tick:g}" for tick in ticks],
-            range=[-reach, reach],
-        ),
+        shapes=[_edge(place) for place in edges],
+        xaxis=_ratio_axis(reach),
         yaxis=axis(Y, rangemode="tozero"),
         meta={
-            "n": int(logs.size),
+            "n": int(found.ratio.size),
             "clip_fraction": 1.0 - found.share(INSIDE),
             "clipped_below": found.share(LOW),
             "clipped_above": found.share(HIGH),
-            "beyond": int((np.abs(whole) > reach).sum()),
+            "beyond": int((np.abs(np.log(found.ratio)) > reach).sum()),
         },
     )
+
+
+def _histogram(found: Ratios, reach: float) -> list[Plot]:
+    """Bars over the logarithm of the ratio; what is beyond the axis stands at its ends."""
+    edges = np.linspace(-reach, reach, BINS + 1)
+    middles = (edges[:-1] + edges[1:]) / 2
+    logs = np.clip(np.log(found.ratio), -reach, reach)
+    return [
+        _bars(name, middles, uniform_histogram(logs[found.side == side], edges), logs.size, role, pattern)
+        for name, side, role, pattern in SIDES
+        if (found.side == side).any()
+    ]
+
+
+def _ratio_axis(reach: float) -> Plot:
+    """Equal steps of the logarithm are equally wide; the labels are the ratios."""
+    ticks = [tick for tick in (FINE if reach < np.log(2.0) else COARSE) if abs(np.log(tick)) <= reach]
+    labels = [f"{tick:g}" for tick in ticks]
+    return axis(X, tickvals=np.log(ticks).tolist(), ticktext=labels, range=[-reach, reach])
 
 
 def sentence(found: Ratios, low: float, high: float) -> str:

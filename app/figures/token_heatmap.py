@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.figures import chosen as choosing
+from app.figures.even import CLIP_QUANTILE, even_clip, thin_even
 from app.figures.extent import Extent, extent
 from app.figures.figure import ESTIMATE, GROUP, Figure, Option, Plot
 from app.figures.kept import columns_of
@@ -27,7 +28,6 @@ from storage.models import Batch
 TITLE = "Advantage of every token"
 X, Y = "{} of the response", "rollout"
 COLUMNS, ROWS = 1000, 500
-CLIP_QUANTILE = 0.98
 
 
 def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
@@ -37,27 +37,40 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     columns = columns_of(session, batch)
     members = group_members(session, batch, columns, options)
     size = extent(session, batch, columns)
-    read = _values(session, batch, chosen, columns, size)
-    if read is None or not read[1].any():
+    made = _made(session, batch, chosen, columns, size, members, (options["columns"], options["rows"]))
+    if made is None:
         why = "no values recorded: neither response tokens nor texts, so there is nothing per token."
         return empty(TITLE, why, x=X.format(size.unit), y=Y)
-    values, lengths, mask = read
-    clip = clip_of(values, mask)
-    grid, masked, width, height = thin(values, lengths, mask, members, options["columns"], options["rows"])
-    return _figure(chosen.label, columns.index[members], grid, masked, width, height, clip, size)
+    return _figure(chosen.label, columns.index[members], *made, size)
 
 
-def _values(
-    session: ReadSession, batch: Batch, chosen: choosing.Chosen, columns: rollouts.Columns, size: Extent
-) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.bool_]] | None:
+def _made(
+    session: ReadSession,
+    batch: Batch,
+    chosen: choosing.Chosen,
+    columns: rollouts.Columns,
+    size: Extent,
+    members: NDArray[np.int64],
+    most: tuple[int, int],
+) -> tuple[NDArray[np.float32], NDArray[np.bool_], int, int, float] | None:
+    """As `thin`, and where the colour ends; None where nothing is known of the tokens."""
     if chosen.field is not None:
-        return choosing.tokens(session, batch, chosen.field)
+        read = choosing.tokens(session, batch, chosen.field)
+        return (
+            None
+            if read is None or not read[1].any()
+            else (*thin(*read, members, *most), clip_of(read[0], read[2]))
+        )
     # One number per rollout: every unmasked token has it.
+    each = choosing.per_rollout(session, batch, chosen, columns).astype(np.float32)
     mask = choosing.tokens(session, batch, "response_mask")
     lengths = np.maximum(size.lengths, 0) if mask is None else mask[1]
-    unmasked = np.ones(int(lengths.sum()), dtype=bool) if mask is None else mask[0] > 0
-    each = choosing.per_rollout(session, batch, chosen, columns).astype(np.float32)
-    return np.repeat(each, lengths), lengths, unmasked
+    if not lengths.any():
+        return None
+    if mask is None:
+        return *thin_even(each, lengths, members, *most), even_clip(each, lengths)
+    values, unmasked = np.repeat(each, lengths), mask[0] > 0
+    return *thin(values, lengths, unmasked, members, *most), clip_of(values, unmasked)
 
 
 def clip_of(values: NDArray[Any], mask: NDArray[np.bool_]) -> float:

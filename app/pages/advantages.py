@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sqlalchemy import func, select
 
 from app.errors import NotFound
 from app.figures import chosen as choosing
-from app.figures.chosen import RECORDED, Chosen
+from app.figures.chosen import RECORDED, Chosen, Floats
+from app.figures.even import even_clip
 from app.figures.kept import columns_of
 from app.figures.token_heatmap import clip_of
 from app.formatting import number
 from storage import estimates
 from storage.database import ReadSession
-from storage.models import Batch, Estimate, EstimateRollout, Rollout
+from storage.models import Batch, Estimate
+from storage.rollouts import Columns
 
 #: Clips that were computed from all tokens of a step; a batch and a finished estimate never change.
 _CLIPS: OrderedDict[tuple[str, str], float] = OrderedDict()
@@ -132,21 +132,11 @@ def describe(request: Mapping[str, Any]) -> str:
     return " · ".join(said)
 
 
-def per_rollout(session: ReadSession, batch: Batch, chosen: Chosen) -> dict[int, float]:
-    """Mean advantage of each rollout by its index; rollouts without one are left out."""
-    if chosen.why is not None:
-        return {}
-    if chosen.estimate is not None:
-        rows = session.execute(
-            select(EstimateRollout.index, EstimateRollout.advantage).where(
-                EstimateRollout.estimate_id == chosen.estimate.id, EstimateRollout.advantage.is_not(None)
-            )
-        )
-        return {index: float(value) for index, value in rows if value is not None}
-    columns = columns_of(session, batch)
+def mean_advantages(session: ReadSession, batch: Batch, chosen: Chosen, columns: Columns) -> Floats:
+    """Mean advantage of each rollout, `[B]` in storage order; NaN where it has none (or, recorded, no finite
+    one)."""
     means = choosing.per_rollout(session, batch, chosen, columns)
-    known = np.isfinite(means)
-    return dict(zip(columns.index[known].tolist(), means[known].tolist(), strict=True))
+    return means if chosen.estimate is not None else np.where(np.isfinite(means), means, np.nan)
 
 
 def step_clip(session: ReadSession, batch: Batch, chosen: Chosen) -> float:
@@ -166,20 +156,8 @@ def _clip(session: ReadSession, batch: Batch, chosen: Chosen) -> float:
     if chosen.field is not None:
         read = choosing.tokens(session, batch, chosen.field)
         return 1.0 if read is None else clip_of(read[0], read[2])
-    tokens = func.coalesce(Rollout.valid, Rollout.length, 1)
-    rows = session.execute(select(Rollout.index, tokens).where(Rollout.batch_id == batch.id))
-    weights = {index: int(count) for index, count in rows}
-    means = per_rollout(session, batch, chosen)
-    values = np.array(list(means.values()), dtype=np.float64)
-    counts = np.array([weights.get(index, 1) for index in means], dtype=np.int64)
-    return weighted_clip(values, counts)
-
-
-def weighted_clip(values: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
-    """`clip_of` of values that stand for `counts` tokens each, without writing them out."""
-    if not values.size or not counts.sum():
-        return 1.0
-    order = np.argsort(np.abs(values))
-    reached = np.cumsum(counts[order]) / counts.sum()
-    size = np.abs(values)[order]
-    return float(size[np.searchsorted(reached, 0.98)]) or float(size[-1]) or 1.0
+    columns = columns_of(session, batch)
+    means = mean_advantages(session, batch, chosen, columns)
+    known = ~np.isnan(means)
+    tokens = np.where(columns.valid >= 0, columns.valid, np.where(columns.length >= 0, columns.length, 1))
+    return even_clip(means[known], tokens[known])

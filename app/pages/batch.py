@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import Query
-from sqlalchemy import case, func, select
+from sqlalchemy import select
 
 from app.deps import Reader
 from app.errors import NotFound
 from app.figures import FIGURES
 from app.figures.chosen import Chosen
-from app.pages.advantages import Picker, per_rollout, pick
+from app.figures.kept import columns_of
+from app.figures.subject import source_codes
+from app.pages.advantages import Picker, mean_advantages, pick
 from app.pages.findings import FindingView, findings_of
 from app.pages.listing import Asked, Listing, listing
 from app.pages.page import Page
@@ -21,7 +24,7 @@ from app.pages.wall import Wall, wall
 from app.templating import Crumb, with_query
 from storage import batches
 from storage.database import ReadSession
-from storage.models import Batch, EstimateRollout, Rollout, Run
+from storage.models import Batch, Run
 
 #: Figure -> the options that its place on this page gives it.
 CHARTS: dict[str, dict[str, Any]] = {
@@ -31,6 +34,11 @@ CHARTS: dict[str, dict[str, Any]] = {
     "length_advantage": {},
     "token_heatmap": {"rows": 128},
 }
+#: What the page shows of a batch as it is stored.
+AS_STORED = (
+    "id", "step", "split", "format", "rollouts", "groups", "tokens", "created", "upload_id", "statistics",
+    "header",
+)  # fmt: skip
 #: Titles where a batch has no tokens: the figure is drawn over the text.
 WITHOUT_TOKENS = {"token_heatmap": "Advantage of every response"}
 
@@ -98,21 +106,12 @@ def build(
     picker, chosen = pick(session, batch, estimate)
     before, after = neighbours(session, batch)
     return BatchPage(
+        **{name: getattr(batch, name) for name in AS_STORED},
         title=name_of(batch),
         crumbs=(*way_to(run), Crumb(name_of(batch))),
-        id=batch.id,
         run=run.name,
-        step=batch.step,
-        split=batch.split,
-        format=batch.format,
-        rollouts=batch.rollouts,
-        groups=batch.groups,
-        tokens=batch.tokens,
-        created=batch.created,
-        upload_id=batch.upload_id,
         before=before,
         after=after,
-        statistics=batch.statistics,
         findings=findings_of(session, batch),
         picker=picker,
         form=form_for(batch),
@@ -122,7 +121,6 @@ def build(
         tasks=tasks_of(session, batch, chosen),
         listing=listing(session, batch, chosen, Asked(order, q, task, cursor)),
         fields=field_lines(batch.fields, batch.format),
-        header=batch.header,
     )
 
 
@@ -143,6 +141,12 @@ def name_of(batch: Batch) -> str:
 
 def way_to(run: Run) -> tuple[Crumb, ...]:
     return (Crumb("Runs", "/"), Crumb(run.name, f"/runs/{run.id}"))
+
+
+def way_below(session: ReadSession, batch: Batch, estimate: str | None) -> tuple[Crumb, ...]:
+    """The way to a page about a batch, under the estimate that its own page showed."""
+    address = f"/batches/{batch.id}{with_query('', estimate=estimate)}"
+    return (*way_to(session.get_one(Run, batch.run_id)), Crumb(name_of(batch), address))
 
 
 def neighbours(session: ReadSession, batch: Batch) -> tuple[str | None, str | None]:
@@ -180,29 +184,15 @@ def advantages_by_task(
     session: ReadSession, batch: Batch, chosen: Chosen
 ) -> dict[str | None, tuple[int, float, int]]:
     """Data source -> how many rollouts have an advantage, their sum, how many are above 0."""
-    if chosen.estimate is not None:
-        value = EstimateRollout.advantage
-        statement = (
-            select(
-                Rollout.data_source,
-                func.count(value),
-                func.sum(value),
-                func.sum(case((value > 0, 1), else_=0)),
-            )
-            .join(EstimateRollout, EstimateRollout.index == Rollout.index)
-            .where(Rollout.batch_id == batch.id, EstimateRollout.estimate_id == chosen.estimate.id)
-            .group_by(Rollout.data_source)
-        )
-        found = session.execute(statement)
-        return {name: (n, float(total or 0), int(above or 0)) for name, n, total, above in found}
-    means = per_rollout(session, batch, chosen)
-    sums: dict[str | None, tuple[int, float, int]] = {}
-    places = select(Rollout.index, Rollout.data_source).where(Rollout.batch_id == batch.id)
-    for index, name in session.execute(places):
-        if index in means:
-            n, total, above = sums.get(name, (0, 0.0, 0))
-            sums[name] = (n + 1, total + means[index], above + (means[index] > 0))
-    return sums
+    columns = columns_of(session, batch)
+    means = mean_advantages(session, batch, chosen, columns)
+    codes, names = source_codes(columns)
+    known = ~np.isnan(means)
+    own, values = codes[known] + 1, means[known]  # 0: no data source
+    counts = np.bincount(own, minlength=len(names) + 1).tolist()
+    sums = np.bincount(own, values, minlength=len(names) + 1).tolist()
+    above = np.bincount(own[values > 0], minlength=len(names) + 1).tolist()
+    return {name: (counts[i], sums[i], above[i]) for i, name in enumerate([None, *names]) if counts[i]}
 
 
 def task_of(source: dict[str, Any], count: int, total: float, above: int) -> Task:

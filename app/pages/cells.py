@@ -9,13 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import func, select
+from sqlalchemy import select
 
+from app.figures import chosen as choosing
 from app.figures.chosen import Chosen
+from app.figures.kept import columns_of
 from app.findings.statistics import group_signal, pass_above
 from app.findings.view import GroupStatistics, TokenFacts, View, group_statistics
 from storage.database import ReadSession
-from storage.models import Batch, EstimateRollout, Prompt, Rollout
+from storage.models import Batch, Prompt
+from storage.rollouts import Columns
 
 #: What a group's rewards have to teach: kind -> the words under its strip.
 WORDS = {
@@ -82,14 +85,15 @@ def cells(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Cell, ...
 
 
 def read_cells(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Cell, ...]:
-    rows = read_rows(session, batch.id)
+    columns = columns_of(session, batch)
+    rows = rows_of(columns)
     if not rows.numbers.size:
         return ()
     statement = select(Prompt.group_no, Prompt.group_id, Prompt.data_source)
     found = session.execute(statement.where(Prompt.batch_id == batch.id))
     names = {number: (group_id, source) for number, group_id, source in found}
     named = [names[number] for number in rows.numbers.tolist()]
-    weights = total_abs(session, batch, chosen)
+    weights = total_abs(session, columns, chosen)
     kinds, statistics, threshold = signals(rows, [source for _, source in named])
     return tuple(
         cell_of(rows, place, named[place], str(kinds[place]), statistics, counts, weights)
@@ -153,32 +157,21 @@ def cell_of(
     )
 
 
-def read_rows(session: ReadSession, batch_id: str) -> Rows:
-    columns = Rollout.__table__.c
-    statement = select(columns.group_no, columns.reward, columns.length).where(columns.batch_id == batch_id)
-    found = session.execute(statement.order_by(columns.group_no, columns.index)).all()
-    group_no, reward, length = zip(*found, strict=True) if found else ((), (), ())
-    numbers, group = np.unique(np.array(group_no, np.int64), return_inverse=True)
-    return Rows(
-        group.astype(np.int64),
-        numbers,
-        np.array(reward, np.float64),
-        np.array([-1 if value is None else value for value in length], np.int64),
-    )
+def rows_of(columns: Columns) -> Rows:
+    order = np.lexsort((columns.index, columns.group_no))
+    numbers, group = np.unique(columns.group_no[order], return_inverse=True)
+    return Rows(group.astype(np.int64), numbers, columns.reward[order], columns.length[order])
 
 
-def total_abs(session: ReadSession, batch: Batch, chosen: Chosen) -> dict[int, float] | None:
+def total_abs(session: ReadSession, columns: Columns, chosen: Chosen) -> dict[int, float] | None:
     """Σ|A| under the estimate of each group by its number, of all under −1; None without an estimate."""
     if chosen.estimate is None:
         return None
-    statement = (
-        select(Rollout.group_no, func.sum(EstimateRollout.total_abs))
-        .join(EstimateRollout, EstimateRollout.index == Rollout.index)
-        .where(Rollout.batch_id == batch.id, EstimateRollout.estimate_id == chosen.estimate.id)
-        .group_by(Rollout.group_no)
-    )
-    sums = {number: float(total or 0.0) for number, total in session.execute(statement)}
-    return {**sums, -1: sum(sums.values())}
+    own = choosing.column(session, chosen.estimate, columns, "total_abs")
+    numbers, group = np.unique(columns.group_no, return_inverse=True)
+    sums = np.bincount(group, np.where(np.isnan(own), 0.0, own), minlength=numbers.size)
+    found = dict(zip(numbers.tolist(), sums.tolist(), strict=True))
+    return {**found, -1: sum(found.values())}
 
 
 def signals(rows: Rows, sources: Sequence[str | None]) -> tuple[NDArray[np.object_], GroupStatistics, float]:

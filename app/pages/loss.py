@@ -13,14 +13,14 @@ from app.figures.chosen import Floats
 from app.figures.ratios import OLD, SAMPLER
 from app.figures.weights import Loss, effective, mode_of, read_loss, shares, token_weights
 from app.pages.advantages import Picker, pick
-from app.pages.batch import find_batch, name_of, way_to
+from app.pages.batch import find_batch, way_below
 from app.pages.page import Page
 from app.pages.provenance import is_there, remedy_of
 from app.pages.reading import Missing
 from app.pages.run import ChartOf
 from app.templating import Crumb, with_query
 from estimators.loss_weights import LOSS_MODES, LossMode
-from storage.models import Batch, Run
+from storage.models import Batch
 
 #: What stands at the top of the table; the other modes are the same formulas under other names.
 COMMON = 7
@@ -92,22 +92,18 @@ def build(
     loss = read_loss(session, batch, {"estimate": picker.used.key})
     used = mode_of(batch, mode if mode in LOSS_MODES else None)
     lines = {name: line_of(loss, each, scale) for name, each in LOSS_MODES.items()}
-    told = batch.header.get("loss_agg_mode")
     asked = {"estimate": picker.used.key, "mode": used.name, "scale": scale}
     lacks = [name for name in (OLD, SAMPLER) if not is_there(batch.fields, name)]
     low, high = CLIP if clip_low is None else clip_low, CLIP if clip_high is None else clip_high
     clips = {"by": "ratio", "estimate": picker.used.key, "clip_low": low, "clip_high": high}
+    views = [chart_of(batch, f"loss_{by}", title, {"by": by, **asked}) for by, title in VIEWS.items()]
     return LossPage(
         title="Loss weight",
-        crumbs=(
-            *way_to(session.get_one(Run, batch.run_id)),
-            Crumb(name_of(batch), f"/batches/{batch.id}{with_query('', estimate=picker.used.key)}"),
-            Crumb("loss weight"),
-        ),
+        crumbs=(*way_below(session, batch, picker.used.key), Crumb("loss weight")),
         batch_id=batch.id,
         picker=picker,
         mode=lines[used.name],
-        told=told if isinstance(told, str) and told in LOSS_MODES else None,
+        told=told_by(batch.header),
         width=loss.width,
         scale=scale,
         responses=int((loss.tokens > 0).sum()),
@@ -115,14 +111,18 @@ def build(
         why=loss.why,
         common=tuple(lines.values())[:COMMON],
         others=tuple(lines.values())[COMMON:],
-        charts=tuple(
-            chart_of(batch, f"loss_{by}", title, {"by": by, **asked}) for by, title in VIEWS.items()
-        ),
+        charts=tuple(views),
         ratio=None if lacks else chart_of(batch, "loss_ratio", "Policy ratio", clips),
         lacks=tuple(Missing(name, remedy_of(name, batch.format)) for name in lacks),
         clip_low=low,
         clip_high=high,
     )
+
+
+def told_by(header: Mapping[str, object]) -> str | None:
+    """The mode that the file names, if it is a known one."""
+    told = header.get("loss_agg_mode")
+    return told if isinstance(told, str) and told in LOSS_MODES else None
 
 
 def chart_of(batch: Batch, name: str, title: str, options: Mapping[str, object]) -> ChartOf:

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from app.errors import Unprocessable
-from app.estimation import outline_of
+from app.estimation import has, outline_of
 from estimators import CONVENTIONS, ESTIMATORS, Request, Whitening, missing, params_schema, settings_schema
 from storage.models import Batch
 
@@ -55,7 +56,13 @@ class RequestForm:
 
 def form_for(batch: Batch) -> RequestForm:
     """Every convention, with what this batch lacks for it; the settings of the estimators behind them."""
-    outline = outline_of(batch.fields)
+    return form_with(frozenset(name for name in batch.fields if has(batch.fields, name)))
+
+
+@lru_cache(maxsize=64)
+def form_with(recorded: frozenset[str]) -> RequestForm:
+    """The form for batches with these fields."""
+    outline = outline_of(dict.fromkeys(recorded, "recorded"))
     conventions = tuple(
         ConventionChoice(
             name=name,

@@ -11,12 +11,12 @@ from app.figures import FIGURES
 from app.figures.offsets import TaskOffsets
 from app.figures.scopes import LABELS, SCOPES
 from app.pages.advantages import Picker, pick
-from app.pages.batch import find_batch, name_of, way_to
+from app.pages.batch import find_batch, way_below
 from app.pages.page import Page
 from app.pages.run import ChartOf
-from app.pages.scope_tables import MatrixCell, Unit, tables
+from app.pages.scope_tables import MatrixCell, Tables, Unit, tables
 from app.templating import Crumb, with_query
-from storage.models import Batch, Run
+from storage.models import Batch
 
 MOST_LISTED = 200
 
@@ -65,21 +65,14 @@ def build(
     options = {name: value for name, value in asked.items() if value}
     shown = tables(session, batch, chosen, options, tasks)
     meta = shown.meta
-    place = next((each for row in shown.matrix for each in row if each.key == cell), None)
-    if cell is not None and shown.matrix and place is None:
-        raise BadRequest("The address names no cell of the matrix; choose one on the page.")
+    place = cell_named(shown, cell)
+    title = FIGURES["whitening_scopes"].title
     return WhiteningPage(
         title="Whitening",
-        crumbs=(
-            *way_to(session.get_one(Run, batch.run_id)),
-            Crumb(name_of(batch), f"/batches/{batch.id}{with_query('', estimate=picker.used.key)}"),
-            Crumb("whitening"),
-        ),
+        crumbs=(*way_below(session, batch, picker.used.key), Crumb("whitening")),
         batch_id=batch.id,
         picker=picker,
-        chart=ChartOf(
-            "whitening_scopes", FIGURES["whitening_scopes"].title, address(batch, "whitening_scopes", options)
-        ),
+        chart=ChartOf("whitening_scopes", title, address(batch, "whitening_scopes", options)),
         matrix_src=address(batch, "sign_flips", options),
         options={name: value for name, value in options.items() if name != "estimate"},
         scopes=tuple((scope, LABELS[scope]) for scope in SCOPES),
@@ -96,6 +89,14 @@ def build(
         tasks=shown.tasks,
         task_scope=tasks,
     )
+
+
+def cell_named(shown: Tables, key: str | None) -> MatrixCell | None:
+    """The cell of the matrix that the address names. Raises BadRequest where there is none such."""
+    place = next((each for row in shown.matrix for each in row if each.key == key), None)
+    if key is not None and shown.matrix and place is None:
+        raise BadRequest("The address names no cell of the matrix; choose one on the page.")
+    return place
 
 
 def address(batch: Batch, figure: str, options: dict[str, str]) -> str:

@@ -57,6 +57,7 @@ def test_bytes_give_back_every_kind_of_column() -> None:
     assert back is not None and list(back) == list(columns)
     for name, column in columns.items():
         assert back[name].dtype == column.dtype
+        assert back[name].flags.aligned and back[name].flags.writeable  # as torch wants them
         assert back[name].tobytes() == column.tobytes() or column.dtype == object
     assert back["texts"].tolist() == texts.tolist()
     assert back["flags"].tolist() == flags.tolist()
