@@ -190,7 +190,7 @@ def _by_denominator(groups: GroupStatistics, group: int) -> dict[str, float]:
     return {
         "std + 1e-6": top / (std + 1e-6),
         "std + 1e-4": top / (std + 1e-4),
-        "√max(variance, 1e-6)": top / max(std, FLOOR),
+        "√max(variance, 1e-6) + 1e-6": top / (max(std, FLOOR) + 1e-6),
     }
 
 

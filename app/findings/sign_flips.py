@@ -5,16 +5,16 @@ Two readings, the stronger first:
 * Recorded: advantages are recorded, one number for each rollout (or the same on every token), and for at
   least one rollout in ten their sign is the opposite of reward − group mean. Something other than the group
   was the baseline, and the header names no estimator that has none. critical; info where they rise with the
-  rewards of the whole batch as a straight line does, and the prompts do not lie apart as below: then the
-  batch is the baseline, as in an estimator that has no groups.
+  rewards of the whole batch as a straight line does, unless nine groups in ten lie on one side of the batch
+  mean and two rollouts in five would flip: then the batch is the baseline, as in an estimator that has no
+  groups.
 * Would be: no advantage is recorded that could tell, and centring on the batch gives at least `chance +
   0.15 + 0.8/√B` (at most a half) of the rollouts another sign than centring on the group, and two groups in
   five lie wholly on one side of the batch mean. `chance = arccos(√(1 − 1/n))/π` is what equally hard
   prompts in groups of n give (11 % for n = 8, 25 % for n = 2); the rest keeps small batches and prompts of
   ordinary difficulty quiet. warning where the header names an estimator that whitens over the batch without
-  groups, or where nine groups in ten lie on one side and two rollouts in five flip: then batch whitening
-  would teach which prompt it was. Otherwise it is only a "what if" about prompts of different difficulty:
-  info.
+  groups: then this is what it teaches. Otherwise it is only a "what if" about prompts of different
+  difficulty, which every mixed data set has: info.
 
 Seen as: right answers with negative advantages in a batch of easy prompts, a run that unlearns what it can
 do (verl#7278, OpenRLHF#856, stable-baselines#638, miles#3229).
@@ -23,7 +23,7 @@ Remedy: centre on the group before any whitening over the batch, whiten per task
 page.
 
 Evidence: `recorded`, `flipped`, `compared`, `share`; recorded: `winners_suppressed`, `losers_reinforced`;
-would be: `share_by_chance`, `threshold`, `batch_mean`, `groups_all_below_batch_mean`,
+would be: `share_by_chance`, `threshold`, `one_sided_share`, `batch_mean`, `groups_all_below_batch_mean`,
 `groups_all_above_batch_mean`.
 """
 
@@ -40,7 +40,7 @@ from app.formatting import percent, plural
 RECORDED_SHARE = 0.1
 MARGIN, SMALL = 0.15, 0.8
 ONE_SIDED = 0.4
-DECISIVE_SIDED, DECISIVE_SHARE = 0.9, 0.4
+FAR_SIDED, FAR_SHARE = 0.9, 0.4
 LEAST = 8
 #: Words in a file's `adv_estimator` of estimators whose only baseline is the batch.
 OVER_BATCH = ("reinforce_plus_plus", "reinforce++", "prpo", "batch_z")
@@ -57,8 +57,16 @@ def check(view: View) -> dict[str, Any] | None:
     would_be = _would_be(view, groups, centred)
     if not recorded.counted(view).any() or _over_batch(view):
         return would_be
-    meant = _of_the_batch(view) and (would_be is None or would_be["severity"] == "info")
+    meant = _of_the_batch(view) and not _far_apart(would_be)
     return _recorded(view, centred, "info" if meant else "critical")
+
+
+def _far_apart(would_be: dict[str, Any] | None) -> bool:
+    """Nine groups in ten lie on one side of the batch mean, and two rollouts in five would flip."""
+    if would_be is None:
+        return False
+    evidence = would_be["evidence"]
+    return bool(evidence["one_sided_share"] >= FAR_SIDED and evidence["share"] >= FAR_SHARE)
 
 
 def _of_the_batch(view: View) -> bool:
@@ -117,10 +125,9 @@ def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str,
     # Of a pair exactly one can flip: half of all is the most there is, and few pairs reach it by chance.
     if share < threshold or one_sided < ONE_SIDED or (n < 3 and total < 32):
         return None
-    decisive = one_sided >= DECISIVE_SIDED and share >= DECISIVE_SHARE
     return report(
         view,
-        "warning" if decisive or _over_batch(view) else "info",
+        "warning" if _over_batch(view) else "info",
         f"{flipped.size} of {plural(total, 'rollout')} ({percent(share)}) would change sign if advantages "
         "were whitened over the batch instead of within each group.",
         explanation=f"Prompts differ more than their responses do: in {plural(int(below.sum()), 'group')} "
@@ -138,6 +145,7 @@ def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str,
             "threshold": threshold,
             "groups_all_below_batch_mean": int(below.sum()),
             "groups_all_above_batch_mean": int(above.sum()),
+            "one_sided_share": one_sided,
             "batch_mean": overall,
         },
         groups=np.unique(view.group[flipped]),

@@ -188,8 +188,8 @@ def test_tiny_spread() -> None:
     evidence = said["epsilon_dominated"]["evidence"]
     assert evidence["advantages"]["std + 1e-6"] == pytest.approx(expect["advantages"][1], rel=1e-6)
     floored = expect["with_variance_floor_1e-6"]["A"][1]
-    assert evidence["advantages"]["√max(variance, 1e-6)"] == pytest.approx(floored, rel=2e-3)
-    assert evidence["ratio"] == pytest.approx(expect["ratio"], rel=2e-3)
+    assert evidence["advantages"]["√max(variance, 1e-6) + 1e-6"] == pytest.approx(floored, rel=1e-8)
+    assert evidence["ratio"] == pytest.approx(expect["ratio"], rel=1e-8)
     assert said["epsilon_dominated"]["severity"] == "info"
     assert said["near_zero_variance_groups"]["groups"] == ["A"]
 

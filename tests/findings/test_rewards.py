@@ -229,13 +229,13 @@ def hard_and_easy(apart: float, header: dict[str, Any] | None = None, recorded: 
 
 
 def test_prompts_of_different_difficulty_are_worth_a_note_at_most() -> None:
-    found = hard_and_easy(1.0)
-    assert found is not None and found["severity"] == "info"
+    for apart in (1.0, 8.0):
+        found = hard_and_easy(apart)
+        assert found is not None and found["severity"] == "info"
     assert hard_and_easy(0.1) is None
 
 
-def test_decisive_or_declared_flips_are_a_warning() -> None:
-    assert hard_and_easy(8.0)["severity"] == "warning"
+def test_flips_that_the_named_estimator_makes_are_a_warning() -> None:
     assert hard_and_easy(1.0, {"adv_estimator": "reinforce_plus_plus"})["severity"] == "warning"
 
 

@@ -81,6 +81,8 @@ def test_padding_values_in_gae(sqlite_engine: Engine, tmp_path: Path) -> None:
 def test_reward_on_an_observation_is_no_leak_of_values(sqlite_engine: Engine, tmp_path: Path) -> None:
     said = found(sqlite_engine, tmp_path, canonical("03"))
     assert set(said) == {"reward_on_masked_token", "advantages_on_masked_tokens"}
+    evidence = said["reward_on_masked_token"]["evidence"]
+    assert [evidence[name] for name in ("gamma", "lam", "attenuation")] == pytest.approx([0.9, 0.8, 0.373248])
 
 
 @pytest.mark.parametrize(
