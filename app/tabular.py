@@ -2,18 +2,19 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app import npz
 from app.errors import Unprocessable
 from app.ingest.record import PROMPT_FIELD, TOKEN_FIELDS
 
-ROWS = 256  # of one record batch
+#: Of one record batch, whichever is reached first: rows, and values and characters in them.
+ROWS, VALUES = 256, 1 << 20
 COMPUTED = ("computed_advantages", "computed_advantages_raw", "computed_returns")
 INTEGERS = ("response_ids", PROMPT_FIELD)
 Row = dict[str, Any]
@@ -79,11 +80,25 @@ def restored(row: Row) -> Row:
 
 
 def record_batches(rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
-    while some := list(itertools.islice(rows, ROWS)):
+    for some in batched(rows):
         arrays = [
             pa.array([cell(row.get(field.name), field.type) for row in some], field.type) for field in SCHEMA
         ]
         yield pa.record_batch(arrays, schema=SCHEMA)
+
+
+def batched(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """Rows together as long as they stay small: a row may have a hundred thousand values."""
+    some: list[Row] = []
+    size = 0
+    for row in rows:
+        some.append(row)
+        size += sum(len(value) for value in row.values() if isinstance(value, (str, list, dict)))
+        if len(some) == ROWS or size >= VALUES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def cell(value: Any, kind: pa.DataType) -> Any:
@@ -120,48 +135,52 @@ def arrow(path: Path, lines: Iterable[bytes]) -> int:
     return count
 
 
-def npz(path: Path, lines: Iterable[bytes]) -> int:
+def npz_archive(path: Path, lines: Iterable[bytes]) -> int:
     """Ragged arrays with `response_offsets`, texts as unicode arrays. A value that a row lacks is NaN, a mask
-    1. Raises Unprocessable where the rows have no tokens."""
-    header, found = parsed(lines)
-    rows = list(found)
-    lengths = [len(row["response_ids"]) if "response_ids" in row else per_token(row) for row in rows]
-    if not any(lengths):
-        raise Unprocessable("The rows have no tokens, which npz is made of. Export them as parquet or jsonl.")
-    arrays: dict[str, Any] = {"response_offsets": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)}
-    for name in (*TOKEN_FIELDS, *COMPUTED):
-        if any(name in row for row in rows):
-            arrays |= flat(name, rows, lengths)
-    for field in SCHEMA:
-        name = field.name
-        if pa.types.is_string(field.type) and any(name in row for row in rows):
-            arrays[name] = np.array([cell(row.get(name, ""), field.type) or "" for row in rows])
-        elif pa.types.is_float64(field.type) and any(name in row for row in rows):
-            arrays[name] = np.array(
-                [np.nan if (v := row.get(name)) is None else v for row in rows], np.float64
+    1; ids and whole numbers that some row lacks are left out. Raises Unprocessable where the rows have no
+    tokens."""
+    header, rows = parsed(lines)
+    count = tokens = 0
+    with npz.growing(path) as grown:
+        grown.add("response_offsets", npz.INTEGER, [0], 1, 0)
+        for row in rows:
+            length = len(row["response_ids"]) if "response_ids" in row else per_token(row)
+            for name in (*TOKEN_FIELDS, *COMPUTED):
+                add_tokens(grown, name, row, length, tokens)
+            for field in SCHEMA:
+                add_value(grown, field, row, count)
+            count, tokens = count + 1, tokens + length
+            grown.add("response_offsets", npz.INTEGER, [tokens], 1, count)
+        if not tokens:
+            raise Unprocessable(
+                "The rows have no tokens, which npz is made of. Export them as parquet or jsonl."
             )
-        elif pa.types.is_int64(field.type) and all(name in row for row in rows):
-            arrays[name] = np.array([row[name] for row in rows], np.int64)
-    np.savez_compressed(path, metadata=np.array(json.dumps(header)), **arrays)
-    return len(rows)
+        npz.write(path, header, grown)
+    return count
 
 
 def per_token(row: Row) -> int:
     return max((len(row[name]) for name in (*TOKEN_FIELDS, *COMPUTED) if name in row), default=0)
 
 
-def flat(name: str, rows: Sequence[Row], lengths: Sequence[int]) -> dict[str, Any]:
-    """A field's values end to end; ids that some rows lack cannot be said, and are left out."""
-    if name in INTEGERS:
-        whole = all(name in row for row in rows)
-        return {name: np.concatenate([np.asarray(row[name], np.int64) for row in rows])} if whole else {}
-    fill = 1.0 if name == "response_mask" else np.nan
-    pieces = []
-    for row, length in zip(rows, lengths, strict=True):
-        own = np.array([np.nan if v is None else v for v in row.get(name, ())], np.float64)
-        pieces.append(own if len(own) == length else np.full(length, fill))
-    joined = np.concatenate(pieces)
-    return {name: joined.astype(np.uint8) if name == "response_mask" else joined}
+def add_tokens(grown: npz.Growing, name: str, row: Row, length: int, before: int) -> None:
+    """A per-token field of a row of so many tokens, `before` tokens having been added."""
+    kind = npz.INTEGER if name in INTEGERS else npz.MASK if name == "response_mask" else npz.FLOAT
+    given = row.get(name)
+    if name in row and kind != npz.INTEGER and len(given or ()) != length:
+        given = [npz.FILL[kind]] * length
+    grown.add(name, kind, given, length, before)
 
 
-WRITERS = {"jsonl": jsonl, "parquet": parquet, "arrow": arrow, "npz": npz}
+def add_value(grown: npz.Growing, field: pa.Field, row: Row, before: int) -> None:
+    """A column of a row that is one text or number, `before` rows having been added."""
+    name, given = field.name, row.get(field.name)
+    if pa.types.is_string(field.type):
+        grown.add(name, npz.TEXT, [cell(given, field.type) or ""] if name in row else None, 1, before)
+    elif pa.types.is_float64(field.type):
+        grown.add(name, npz.FLOAT, [given] if name in row else None, 1, before)
+    elif pa.types.is_int64(field.type):
+        grown.add(name, npz.INTEGER, None if given is None else [given], 1, before)
+
+
+WRITERS = {"jsonl": jsonl, "parquet": parquet, "arrow": arrow, "npz": npz_archive}
