@@ -210,18 +210,17 @@ def _compared(values: NDArray[Any], edges: NDArray[np.float64]) -> Ints:
 def running_moments(parts: Iterable[Floats], so_far: Moments | None = None) -> Moments:
     """Moments of the finite numbers of all parts `[N]` and of `so_far`, in double precision.
 
-    Each part is read once, in tiles; deviations are from the mean of the part's first tile.
+    Each part is read once, in tiles; deviations are from the mean of what came before.
     """
     whole, work = so_far or Moments(), np.empty(SUMMED)
     for part in parts:
-        pivot: float | None = None
         for first in range(0, part.size, SUMMED):
-            tile = part[first : first + SUMMED]
-            if pivot is None or not np.isfinite(total := _deviations(tile, pivot, work)):
+            tile, pivot = part[first : first + SUMMED], whole.mean
+            total = _deviations(tile, pivot, work)
+            if not np.isfinite(total):
                 tile = tile[np.isfinite(tile)]
                 if not tile.size:
                     continue
-                pivot = float(tile.mean(dtype=np.float64))
                 total = _deviations(tile, pivot, work)
             mean, squares = total / tile.size, _dot(work[: tile.size])
             if 2 * total * mean > squares:  # Far from the pivot: most of the squares is the distance.

@@ -124,6 +124,14 @@ class Batch:
         return found
 
     @property
+    def trained(self) -> Tensor:
+        """Which rollouts have an unmasked token, `[B]` bool: at once where the first token of each is one."""
+        some = self.lengths > 0
+        if "unmasked" in self.derived or not bool(self.response_mask[self.offsets[:-1][some]].all()):
+            return self.unmasked > 0
+        return some
+
+    @property
     def rollout_of_token(self) -> Tensor:
         """Number of the rollout that owns each token, `[N]` int64."""
         return torch.repeat_interleave(torch.arange(self.rollouts, device=self.offsets.device), self.lengths)

@@ -84,7 +84,7 @@ def see(batch: Batch, params: CentringParams, dtype: torch.dtype, scores: Tensor
     scores = scores.to(dtype)
     scored = torch.isfinite(scores)
     group, left = members_of(batch, params)
-    counted = scored if params.fully_masked == "vote" else scored & (batch.unmasked > 0)
+    counted = scored if params.fully_masked == "vote" else scored & batch.trained
     last = last_segments(batch, group, params)
     counted = counted if last is None else counted & last
     stats = group_statistics(scores, group, counted)

@@ -3,6 +3,7 @@
 On the CPU numpy does the boolean indexing and the sums over segments: several times as fast as torch's.
 """
 
+from bisect import bisect_right
 from itertools import pairwise
 
 import numpy as np
@@ -131,15 +132,20 @@ def on_tokens(per_rollout: Tensor, mask: Tensor, lengths: Tensor, out: Tensor | 
     """Each rollout's number `[B]` on its unmasked tokens, 0 on masked ones, `[N]`."""
     if out is None:
         out = torch.empty(mask.shape[0], dtype=per_rollout.dtype, device=mask.device)
-    ends = [0, *torch.cumsum(lengths, 0).tolist()]
-    equal = bool(ends[-1]) and bool((lengths == lengths[0]).all())
-    first = 0
-    for last in range(1, len(ends)):
+    count, tokens, bits = lengths.shape[0], mask.shape[0], mask.view(torch.uint8)
+    equal = bool(tokens) and bool((lengths == lengths[0]).all())
+    ends = [0, *([] if equal else torch.cumsum(lengths, 0).tolist())]
+    width, first = tokens // max(count, 1), 0
+    while first < count:
         # A few rollouts at a time, so that the second pass finds them in the cache.
-        if ends[last] - ends[first] < PASS and last < len(ends) - 1:
-            continue
-        part = out[ends[first] : ends[last]]
-        part.copy_(mask[ends[first] : ends[last]].view(torch.uint8))
+        if equal:
+            last = min(first + max(1, PASS // width), count)
+            span = slice(first * width, last * width)
+        else:
+            last = min(max(bisect_right(ends, ends[first] + PASS) - 1, first + 1), count)
+            span = slice(ends[first], ends[last])
+        part = out[span]
+        part.copy_(bits[span])
         if equal:
             part.view(last - first, -1).mul_(per_rollout[first:last, None])
         else:

@@ -6,13 +6,14 @@ chunk, so that a large common offset costs nothing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.layout import CHUNK, Layout, Tile, layout_of, make_layout, spans
-from estimators.masked import all_set, repeated, segment_least, segment_sums
+from estimators.masked import all_set, compress, repeated, segment_least, segment_sums
 from estimators.moments import Moments
 from estimators.whitening import Affine, Whitening, rollout_affine, scope_ids
 from estimators.workspace import buffer
@@ -51,12 +52,49 @@ def whiten(
     out: Tensor | None = None,
 ) -> Tensor:
     """`values` `[N]` whitened, into `out` if given. Refuses as `whitening.rollout_affine` does."""
-    moments = token_moments(values, batch, extremes=False)
     affine = None
     if setting.scope != "none":
         ids = scope_ids(batch, setting.scope)
-        affine = rollout_affine(moments.mean, moments.m2, moments.count, ids, setting, history)
+        one = ids is None and setting.unit == "token" and setting.mean_scope == "same"
+        parts = _of_every_token(values, batch) if one else None
+        if parts is None:
+            moments = token_moments(values, batch, extremes=False)
+            parts = (moments.mean, moments.m2, moments.count)
+        affine = rollout_affine(*parts, ids, setting, history)
     return map_tokens(values, affine, batch, setting.zero_masked, out)
+
+
+def _of_every_token(values: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Mean, m2 and count, `[1]` float64 each, of all unmasked tokens; None where one is not finite."""
+    whole = Moments()
+    for _, span in spans(batch):
+        mask = batch.response_mask[span]
+        part = values[span] if all_set(mask) else compress(values[span], mask)
+        if not part.shape[0]:
+            continue
+        pivot = float(part[0])
+        total, squares = _around(part, pivot)
+        if 2 * total * total > squares * part.shape[0]:
+            # The first token lies apart: most of the squares is its distance.
+            pivot = float(part.new_tensor(pivot + total / part.shape[0]))
+            total, squares = _around(part, pivot)
+        if not isfinite(total + squares):
+            return None
+        mean = total / part.shape[0]
+        whole = whole.merge(Moments(part.shape[0], pivot + mean, max(squares - total * mean, 0.0)))
+    found = torch.tensor([[whole.mean], [whole.m2], [whole.count]], dtype=torch.float64, device=values.device)
+    return found[0], found[1], found[2]
+
+
+def _around(values: Tensor, pivot: float) -> tuple[float, float]:
+    """Σ(x − pivot) and Σ(x − pivot)² of `values` `[M]`; `pivot` is a number of their precision."""
+    size = values.shape[0]
+    deviations = buffer("deviations", size + CHUNK, values)[: size + -size % CHUNK]
+    deviations[size:] = 0.0
+    torch.sub(values, pivot, out=deviations[:size])
+    blocks, ones = deviations.view(-1, CHUNK), values.new_ones(CHUNK)
+    total = float(torch.mv(blocks, ones).sum(dtype=torch.float64))
+    return total, float(torch.mv(blocks.mul_(blocks), ones).sum(dtype=torch.float64))
 
 
 def _chunk_statistics(values: Tensor, layout: Layout, extremes: bool) -> Tensor | None:

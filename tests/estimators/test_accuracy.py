@@ -54,6 +54,35 @@ def test_whitening_in_single_precision(scope: str) -> None:
     assert float((single - double).abs().max()) <= 5e-6
 
 
+@pytest.mark.parametrize("first", [0.0, 1e4, -1e6, torch.nan, torch.inf])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_batch_whitening_is_that_of_all_unmasked_tokens_whatever_the_first_is(
+    first: float, offset: float
+) -> None:
+    values = torch.randn(200, 2000, generator=torch.Generator().manual_seed(6)) + offset
+    values[0, 0] = first
+    mask = torch.rand(200, 2000, generator=torch.Generator().manual_seed(7)) < 0.5
+    mask[0, 0] = True
+    found = whiten(values.reshape(-1), regular(values, values, mask), W_TRL)[mask.reshape(-1)].double()
+    taken = values[mask].double()
+    kept = torch.isfinite(taken)
+    wanted = (taken - taken[kept].mean()) / (taken[kept].var() + 1e-8).sqrt()
+    # An offset costs the digits that it takes in single precision.
+    bound = 5e-6 * max(1.0, float(wanted[kept].abs().max())) + 1e-7 * offset
+    assert float((found - wanted)[kept].abs().max()) <= bound
+
+
+def test_who_is_trained_has_an_unmasked_token() -> None:
+    draw = torch.Generator().manual_seed(3)
+    for share in (0.0, 0.2, 0.9, 1.0):
+        for first in (True, False):
+            mask = torch.rand(20, 7, generator=draw) < share
+            mask[:, 0] |= first
+            batch = regular(torch.zeros(20, 7), torch.zeros(20, 7), mask)
+            assert torch.equal(batch.trained, mask.any(dim=1))
+            assert torch.equal(batch.unmasked > 0, batch.trained)
+
+
 def test_group_statistics_far_from_zero() -> None:
     generator = torch.Generator().manual_seed(9)
     scores = (1e6 + 0.5 * torch.randn(4096, generator=generator)).double()
@@ -93,7 +122,7 @@ def test_results_do_not_depend_on_what_else_was_computed() -> None:
     assert bool(torch.isfinite(batch.values).all())
 
 
-@pytest.mark.parametrize("lengths", [[3, 0, 2], [4, 4], [], [70_000, 1, 70_000]])
+@pytest.mark.parametrize("lengths", [[3, 0, 2], [4, 4], [], [70_000, 1, 70_000], [70_000] * 3])
 def test_one_number_per_rollout_on_its_unmasked_tokens(lengths: list[int]) -> None:
     mask = torch.rand(sum(lengths), generator=torch.Generator().manual_seed(4)) < 0.5
     numbers = torch.arange(1, len(lengths) + 1, dtype=torch.float64)
