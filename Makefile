@@ -17,7 +17,8 @@ test: $(VENV)/.dev  ## set up, install what tests need (a browser included), run
 	$(BIN)/python -m pytest
 
 fuzz: $(VENV)/.dev  ## 10,000 damaged uploads and many odd requests, as every night; VANTAGE_FUZZ_SEED=2 for others
-	VANTAGE_FUZZ_FILES=$${VANTAGE_FUZZ_FILES:-10000} $(BIN)/python -m pytest tests/ingest/test_fuzz.py
+	VANTAGE_FUZZ_FILES=$${VANTAGE_FUZZ_FILES:-10000} VANTAGE_FUZZ_REQUESTS=$${VANTAGE_FUZZ_REQUESTS:-100} \
+	  $(BIN)/python -m pytest tests/ingest/test_fuzz.py tests/api/test_schemathesis.py
 
 test-trainers: $(VENV)/.dev  ## the client inside the real TRL and verl, in a venv of their own (downloads them)
 	$(BIN)/python client/trainers/run.py

@@ -9,9 +9,8 @@ from app import mapping_view, rereading
 from app.api.listing import Cursor, Limit, asked, listed
 from app.api.lookup import Id
 from app.api.receiving import UploadQuery
-from app.api.schemas.common import accepted
 from app.api.schemas.tokenizers import MappingPage, TableColumns
-from app.api.schemas.uploads import Receipt
+from app.api.schemas.uploads import RECEIVED, Receipt
 from app.api.strict import StrictRoute
 from app.api.uploads import answer
 from app.deps import EngineDep, JobsDep, Reader, SettingsDep, Writer
@@ -44,7 +43,7 @@ def get_columns(request: Request, session: Reader, settings: SettingsDep, upload
     f"{UPLOADS}/{{upload_id}}/again",
     status_code=201,
     response_model=Receipt,
-    responses=accepted(Receipt, "Not read yet."),
+    responses=RECEIVED,
 )
 def read_upload_again(
     request: Request,

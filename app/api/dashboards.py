@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
+from fastapi.responses import HTMLResponse
 
 from app import export, sharing
 from app.api.listing import Cursor, Limit, asked, listed
@@ -114,7 +115,7 @@ def delete_dashboard(session: Writer, dashboard_id: Id) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/{dashboard_id}/export.html")
+@router.get("/{dashboard_id}/export.html", response_class=HTMLResponse)
 def export_dashboard(session: Reader, dashboard_id: Id, hide_text: HideText = False) -> Response:
     """The dashboard as one HTML file that opens offline. It holds the panels' data."""
     dashboard = find(session, dashboard_id)

@@ -61,6 +61,10 @@ def complete(method: str, call: dict[str, Any]) -> None:
         del answers["422"]
     answers["4XX"] = {"description": "Refused; `detail` says what to do.", **problem}
     answers["5XX"] = {"description": "Not answered.", **problem}
+    for status, answer in answers.items():
+        if status.startswith("4") and (body := answer["content"].pop("application/json", None)):
+            # A refusal that says more: plain problem details are told apart by what they lack.
+            answer["content"] = {PROBLEM_JSON: {"schema": {"anyOf": [body["schema"], REFERENCE]}}}
     summarise(call)
     if method == "post":
         call.setdefault("parameters", []).append(KEY)

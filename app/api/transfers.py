@@ -8,7 +8,6 @@ from fastapi.concurrency import run_in_threadpool
 from app import pieces, transfers
 from app.api.lookup import Id
 from app.api.receiving import UploadOptions
-from app.api.schemas.common import responses
 from app.api.schemas.transfers import (
     MOST_BYTES,
     PIECE_BODY,
@@ -17,7 +16,7 @@ from app.api.schemas.transfers import (
     TransferDigests,
     TransferItem,
 )
-from app.api.schemas.uploads import Receipt
+from app.api.schemas.uploads import RECEIVED, Receipt
 from app.api.strict import StrictRoute
 from app.api.uploads import answer
 from app.api.waiting import Wait, ended
@@ -140,14 +139,7 @@ def get_digests(
     f"{TRANSFERS}/{{transfer_id}}/complete",
     status_code=201,
     response_model=Receipt,
-    responses=responses(
-        {
-            200: "The same bytes with the same options were here before.",
-            202: "Not read yet.",
-            422: "Nothing to read, or other bytes than were meant.",
-        },
-        Receipt,
-    ),
+    responses=RECEIVED,
 )
 async def complete_transfer(
     request: Request,

@@ -13,8 +13,8 @@ from app import uploads
 from app.api.events import events_of
 from app.api.lookup import Id
 from app.api.receiving import UploadQuery, name_of, receive
-from app.api.schemas.common import accepted, responses
-from app.api.schemas.uploads import UPLOAD_BODY, Receipt
+from app.api.schemas.common import accepted
+from app.api.schemas.uploads import RECEIVED, UPLOAD_BODY, Receipt
 from app.api.strict import StrictRoute
 from app.api.waiting import ended
 from app.deps import ClosingDep, EngineDep, JobsDep, Reader, SettingsDep
@@ -34,14 +34,7 @@ FILENAME = "Name of the file, where the address does not give it; UTF-8."
     UPLOADS,
     status_code=201,
     response_model=Receipt,
-    responses=responses(
-        {
-            200: "The same bytes with the same options were here before.",
-            202: "Not read yet.",
-            422: "Nothing to read.",
-        },
-        Receipt,
-    ),
+    responses=RECEIVED,
     openapi_extra=UPLOAD_BODY,
 )
 async def create_upload(

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.api.schemas.common import Progress, Shape, State, Time
+from app.api.schemas.common import Progress, Shape, State, Time, responses
 
 
 class UploadCounts(Shape):
@@ -67,6 +67,24 @@ class Receipt(Shape):
     problem_counts: dict[str, int] = Field(description="Code -> how many, also beyond the listed ones.")
     progress: UploadProgress
     error: str | None
+
+
+class RefusedReceipt(Receipt):
+    """Why nothing of the upload stands: problem details and receipt in one."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+#: What whatever reads an upload may answer beside 201.
+RECEIVED = responses(
+    {200: "The same bytes with the same options were here before.", 202: "Not read yet."}, Receipt
+) | responses(
+    {409: "It was cancelled, or is in the way of another.", 422: "Nothing to read, or not as it was meant."},
+    RefusedReceipt,
+)
 
 
 class JobItem(Shape):

@@ -28,6 +28,7 @@ SERVER = re.compile(
     r"Traceback|site-packages|\.py\b[\"', ]*line|<[a-z_.]+ object at|0x[0-9a-f]{9,}|<class '|Errno"
 )
 LONGEST = 2100
+MOST_ROWS = 100_000  # a footer may declare any number
 
 
 @dataclass
@@ -169,7 +170,8 @@ def counted(data: bytes, format: str) -> set[int]:
         return rows - {min(rows, default=0)} if b'"_header"' in text[:200] else rows
     if format in BY_TABLE and data.startswith(b"PAR1"):
         try:
-            return set(range(1, pq.ParquetFile(io.BytesIO(data)).metadata.num_rows + 1))
+            rows = pq.ParquetFile(io.BytesIO(data)).metadata.num_rows
+            return set(range(1, rows + 1)) if rows <= MOST_ROWS else set()
         except (pa.ArrowException, OSError):
             return set()
     return set()
