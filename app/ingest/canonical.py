@@ -61,7 +61,8 @@ def rollout(row: int, fields: dict[str, Any], alignment: str | None, notes: Note
     if record.response is None and record.response_tokens is not None:
         record.response = "".join(record.response_tokens)
         record.derived["response"] = "derived:join(response_tokens)"
-    if record.response is None and fields.get("response_ids") is None:
+    recorded = fields.get("response_ids") is not None and record.length is not None
+    if record.response is None and not recorded:
         return Problem(f"row {row}: {NO_RESPONSE}; the row was not taken", "no_response", "error", row)
     _scalars(record, fields, notes)
     _group(record, fields)

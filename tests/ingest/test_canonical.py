@@ -263,3 +263,12 @@ def test_ids_alone_are_a_response(tmp_path: Path) -> None:
     rollout, problems = one(tmp_path, {"group_id": "g", "response_ids": [1, 2], PROMPT_FIELD: [3]})
     assert (rollout.response, rollout.length, problems) == (None, 2, [])
     assert rollout.prompt_ids is not None and rollout.prompt_ids.tolist() == [3]
+
+
+def test_a_row_whose_only_response_cannot_be_used_is_not_taken(tmp_path: Path) -> None:
+    """Else it would stand among the others with nothing to look at."""
+    rows = [{"response_ids": {"a": 1}, "reward": 1.0}, {"response_ids": [1, 2], "reward": 0.0}]
+    outcome = read_rows(tmp_path, *rows)
+    assert [rollout.row for rollout in outcome.rollouts] == [2]
+    assert outcome.errors == [1]
+    assert "response_ids is an object, not a list" in outcome.only("unusable_values").message

@@ -8,7 +8,9 @@ import contextlib
 import faulthandler
 import json
 import resource
+import signal
 import sys
+import time
 import traceback
 import warnings
 from pathlib import Path
@@ -18,8 +20,8 @@ from tests.ingest.fuzzing.judge import judge, take
 
 #: Most memory of the process while it reads one upload, and of the readers of pickles.
 MEMORY = 512 << 20
-#: Seconds after which a reading hangs, however busy the machine is.
-HANG = 60.0
+#: Processor seconds, and seconds however busy the machine is, after which a reading hangs.
+SECONDS, HANG = 30, 400.0
 
 
 def main(seed: int, first: int, last: int, step: int, folder: Path) -> None:
@@ -27,8 +29,10 @@ def main(seed: int, first: int, last: int, step: int, folder: Path) -> None:
     limit = _used() + 4 * MEMORY  # address space: what threads reserve counts, so this only stops a flood
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.register(signal.SIGXCPU, chain=True)
     for number in range(first, last, step):
         _say({"begun": number})
+        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + SECONDS, resource.RLIM_INFINITY))
         faulthandler.dump_traceback_later(HANG, exit=True)
         if wrong := one(seed, number, folder):
             _say({"number": number, "wrong": wrong})

@@ -123,7 +123,7 @@ def huge(data: bytes, source: random.Random) -> bytes:
     run = source.choice(
         (b"[", b'{"a":', b"x", b"9", b"\n", b"\0", b'"', b"{}\n", b"\\", b"- ", b",", b"\xff", b"(")
     )
-    return data[:position] + run * (source.choice((5_000, 400_000)) // len(run)) + data[position:]
+    return data[:position] + run * (source.choice((5_000, 100_000)) // len(run)) + data[position:]
 
 
 DAMAGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (

@@ -133,8 +133,7 @@ def _record(rollout: Rollout, textless: bool) -> Iterator[str]:
         yield "no group or digest"
     if not {array.shape for array in rollout.tokens.values()} <= {(rollout.length,)}:
         yield "arrays of several lengths"
-    has_ids = "response_ids" in rollout.tokens or rollout.response_tokens
-    if not textless and rollout.response is None and not has_ids:
+    if not textless and rollout.response is None and rollout.length is None:
         yield "no response"
     if rollout.reward is not None and type(rollout.reward) is not float:
         yield f"reward is a {type(rollout.reward)}"
