@@ -15,8 +15,8 @@ and its first token has no baseline. Named where one of these shows it, and noth
 The first three are exact: four equations or more, each met to within 2e-4. critical for `longer`, `returns`
 and `recursion`, warning for `rewards`.
 
-A shift that went into the advantages as well, with rewards at the end only, leaves no trace in them and is
-not found.
+A shift that went into the advantages as well, with rewards at the end only, leaves no trace in them: only
+`longer` finds it.
 
 Seen as: a value loss that does not fall below a floor, explained variance near 0 with values that look
 right, advantages of the first token that equal its return (verl#1960, DeepSpeedExamples#672,
@@ -53,15 +53,18 @@ def begin(view: View) -> dict[str, Any]:
         "shift": {by: np.zeros(view.rollouts, dtype=np.int8) for by in EXACT},
         "aligned": np.zeros(view.rollouts, dtype=bool),
         "first": None,
+        "straight": False,
         "sums": np.zeros((3, 6)),
     }
 
 
 def observe(part: Part, state: dict[str, Any]) -> None:
     value = part.floats("values")
-    if value is None or state["aligned"].any():  # one stretch that shows them aligned decides
+    if value is None:
         return
     _against_longer(part, value, state)
+    if state["aligned"].any():  # one stretch that shows them aligned decides
+        return
     _against_returns(part, value, state)
     made = recorded(part, state["reward"][part.rows])
     if (
@@ -91,9 +94,8 @@ def _against_longer(part: Part, value: Floats, state: dict[str, Any]) -> None:
         full = state["longer"][place]
         if not mine.size or full.size != mine.size + 1 or np.ptp(full) == 0:
             continue
-        rows = np.arange(part.rollouts) == own
         if np.allclose(mine, full[:-1], rtol=1e-5, atol=1e-7):
-            state["aligned"][part.rows] |= rows
+            state["straight"] = True
         elif np.allclose(mine, full[1:], rtol=1e-5, atol=1e-7):
             state["shift"]["longer"][place] = 1
             state["first"] = float(full[0]) if state["first"] is None else state["first"]
@@ -152,8 +154,9 @@ def _correlations(sums: Floats) -> dict[int, float]:
 
 def check(view: View) -> dict[str, Any] | None:
     state = view.facts["values_misaligned"]
-    aligned = int(state["aligned"].sum())
-    if aligned:
+    # Advantages of shifted values obey the recursion with them: the longer list knows better.
+    longer = not state["straight"] and bool(state["shift"]["longer"].any())
+    if not longer and (state["straight"] or state["aligned"].any()):
         return None
     for by in EXACT:
         shifts = state["shift"][by]
