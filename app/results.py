@@ -1,6 +1,6 @@
 """What an estimate leaves behind: numbers per rollout, arrays per token, and a summary."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import estimators
+from app.ahead import ahead
 from app.tasks import Task
 from app.tensors import Loaded
 from estimators import Moments
@@ -89,7 +90,10 @@ def stretches(loaded: Loaded) -> Iterator[Stretch]:
 def store_results(
     task: Task, estimate_id: str, batch_id: str, loaded: Loaded, result: Result, chunk_bytes: int
 ) -> None:
-    """Store everything, some parts of the batch in each transaction, with the progress."""
+    """Store everything, some parts of the batch in each transaction, with the progress.
+
+    The arrays of the next transaction are packed while one is under way.
+    """
     offsets = plain(loaded.batch.offsets)
     fields = {"advantages": result.advantages, "advantages_raw": result.raw, "returns": result.returns}
     per_token = {
@@ -97,24 +101,37 @@ def store_results(
         for name, values in fields.items()
         if result.per_token and values is not None
     }
+    with ahead(packed(batch_id, loaded, offsets, per_token, chunk_bytes), task.check) as ready:
+        for first, last, rows in ready:
+            task.check()
+
+            def store(
+                session: WriteSession, first: int = first, last: int = last, rows: list[Any] = rows
+            ) -> int:
+                arrays.put_rows(session, rows)
+                some = {name: values[first:last] for name, values in result.rollouts.items()}
+                estimates.put_rollouts(session, estimate_id, loaded.columns.index[first:last], some)
+                job_rows.progress(session, Estimate, estimate_id, done=last)
+                return last
+
+            task.commit(store)
+
+
+def packed(
+    batch_id: str,
+    loaded: Loaded,
+    offsets: NDArray[np.int64],
+    per_token: Mapping[str, NDArray[Any]],
+    chunk_bytes: int,
+) -> Iterator[tuple[int, int, list[dict[str, Any]]]]:
+    """Of each transaction: its first rollout, the one behind its last, and its rows of arrays."""
     width = sum(values.itemsize for values in per_token.values())
     for chunk in chunks(loaded, offsets, width, chunk_bytes):
-        task.check()
-
-        def store(session: WriteSession, chunk: list[Stretch] = chunk) -> int:
-            for stretch in chunk:
-                for field, values in per_token.items():
-                    arrays.put(
-                        session, batch_id, field, stretch.group_no, stretch.part,
-                        slots(values, offsets, loaded.unknown, stretch),
-                    )  # fmt: skip
-            first, last = chunk[0].start, chunk[-1].end
-            some = {name: values[first:last] for name, values in result.rollouts.items()}
-            estimates.put_rollouts(session, estimate_id, loaded.columns.index[first:last], some)
-            job_rows.progress(session, Estimate, estimate_id, done=last)
-            return last
-
-        task.commit(store)
+        rows: list[dict[str, Any]] = []
+        for stretch in chunk:
+            part = {name: slots(each, offsets, loaded.unknown, stretch) for name, each in per_token.items()}
+            rows += arrays.rows_of(batch_id, stretch.group_no, stretch.part, part)
+        yield chunk[0].start, chunk[-1].end, rows
 
 
 def chunks(

@@ -22,7 +22,7 @@ from storage.models import Rollout, TokenArray
 
 __all__ = [
     "ABSENT", "MISSING", "Corrupt", "Encoded", "by_part", "decode", "delete", "encode", "fields", "flat",
-    "is_missing", "iterate", "pack_texts", "put", "rollout_arrays", "rows_of",
+    "is_missing", "iterate", "pack_texts", "put", "put_rows", "rollout_arrays", "rows_of",
     "unpack_texts",
 ]  # fmt: skip
 
@@ -47,6 +47,11 @@ class Corrupt(Exception):
 def put(session: WriteSession, batch_id: str, field: str, group_no: int, part: int, values: Values) -> None:
     """Store (or replace) one field of one part; `values` has one entry per slot."""
     upsert(session, TokenArray, list(rows_of(batch_id, group_no, part, {field: values})))
+
+
+def put_rows(session: WriteSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Store (or replace) rows of `rows_of`, of any fields and parts, in one statement."""
+    upsert(session, TokenArray, rows)
 
 
 def iterate(

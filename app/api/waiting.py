@@ -15,6 +15,8 @@ from storage.database import read
 
 LONGEST = 60
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
+#: An answer comes later than its job's end by at most this share of the time waited.
+PAUSE_SHARE = 0.1
 
 Wait = Annotated[
     float,
@@ -29,15 +31,15 @@ Wait = Annotated[
 
 async def ended(engine: Engine, kind: Kind, job_id: str, seconds: float, closing: Event) -> str:
     """The job's state when it has ended, `seconds` have passed, or the server goes down."""
-    deadline = time.monotonic() + seconds
-    pause = FIRST_PAUSE
+    begun = time.monotonic()
+    deadline = begun + seconds
     while True:
         state = await run_in_threadpool(state_of, engine, kind, job_id)
-        left = deadline - time.monotonic()
+        now = time.monotonic()
+        left, pause = deadline - now, min(max(FIRST_PAUSE, (now - begun) * PAUSE_SHARE), LONGEST_PAUSE)
         if state in FINAL or left <= 0 or closing.is_set():
             return state
         await asyncio.sleep(min(pause, left))
-        pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
 def state_of(engine: Engine, kind: Kind, job_id: str) -> str:
