@@ -15,11 +15,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
-from worst import WORST, file_of
+from worst import HOSTILE, LONG, WORST, decoded, file_of, table
 
 ROOT = Path(__file__).resolve().parents[2]
 ARGS = [
@@ -31,7 +32,8 @@ ARGS = [
 ]
 ARGS += ["--disable-component-update", "--disable-sync"]
 SCHEMES = ("light", "dark")
-IN_DOCS = ("home", "batch", "group", "rollout", "whitening", "run", "verify")
+IN_DOCS = ("home", "batch", "group", "rollout", "whitening", "run", "verify", "columns-open")
+DARK_IN_DOCS = ("group",)
 
 
 @contextmanager
@@ -66,21 +68,24 @@ def pages(base: str) -> dict[str, str]:
     api.post(f"/batches/{batch}/reconcile", params={"wait": 60}, json={})
     uploads = api.get("/jobs", params={"limit": 200}).json()["items"]
     upload = next(j["id"] for j in uploads if j["kind"] in ("ingest", "upload"))
-    table = b"question,completion,score,note\n" + b"".join(
-        b"q%d,text %d,%d,x\n" % (i // 4, i, i % 2) for i in range(8)
-    )
-    asked = {"wait": 60, "filename": "table.csv"}
-    columns = api.post("/uploads", params=asked, content=table).json()
-    panels = [
-        {"figure": name, "batch": batch} for name in ("group_rewards", "whitening_scopes", "token_heatmap")
-    ]
-    panels.append({"rollout": 0, "batch": batch})  # type: ignore[dict-item]
+    answers = b"".join(b"q%d,text %d,%d,x\n" % (i // 4, i, i % 2) for i in range(8))
+    columns = send(api, "table.csv", b"question,completion,score,note\n" + answers)
+    open_columns = send(api, "asked.csv", b"asked,model_said,marked,note\n" + answers)
+    tokenizer, ids = decoded([" the", " sum", " is", " 12", ",", " so", " ", "\n", "yes", "."])
+    api.put("/tokenizers/an-example", content=tokenizer).raise_for_status()
+    texts = send(api, "ids.jsonl", ids, run="decoded", tokenizer="an-example")
+    figures = ("group_rewards", "whitening_scopes", "token_heatmap")
+    panels: list[dict[str, Any]] = [{"figure": name, "batch": batch} for name in figures]
+    panels.append({"rollout": 0, "batch": batch})
     board = api.post("/dashboards", json={"title": "What happened at step 17", "panels": panels}).json()
     share = api.post(f"/dashboards/{board['id']}/shares", json={}).json()
     return {
         "home": "/",
         "receipt": f"/uploads/{upload}",
         "columns": f"/uploads/{columns['id']}/columns",
+        "columns-open": f"/uploads/{open_columns['id']}/columns",
+        "decoded-receipt": f"/uploads/{texts['id']}",
+        "decoded-rollout": f"/batches/{texts['batches'][0]['id']}/rollouts/0",
         "run": f"/runs/{run['id']}",
         **of_batch(batch, group=3, rollout=24),
         "dashboards": "/dashboards",
@@ -89,6 +94,16 @@ def pages(base: str) -> dict[str, str]:
         "jobs": "/jobs",
         "findings": "/findings",
     }
+
+
+def send(api: httpx.Client, name: str, content: bytes, **options: str) -> dict[str, Any]:
+    """The receipt of an upload that has been read, or refused."""
+    answer = api.post("/uploads", params={"wait": "60", "filename": name, **options}, content=content)
+    receipt: dict[str, Any] = answer.json()
+    while receipt["state"] in ("queued", "running"):
+        time.sleep(1)
+        receipt = api.get(f"/uploads/{receipt['id']}").json()
+    return receipt
 
 
 def of_batch(batch: str, group: int = 0, rollout: int = 0) -> dict[str, str]:
@@ -111,15 +126,23 @@ def worst_pages(base: str) -> dict[str, str]:
     api = httpx.Client(base_url=f"{base}/api/v1", timeout=120)
     found = {"worst-home": "/"}
     for name in WORST:
-        asked = {"wait": 60, "filename": f"{name}.jsonl"}
-        upload = api.post("/uploads", params=asked, content=file_of(name)).raise_for_status().json()
+        upload = send(api, f"{name}.jsonl", file_of(name))
         batch = upload["batches"][0]["id"]
         api.post(f"/batches/{batch}/reconcile", params={"wait": 60}, json={})
         api.post(f"/batches/{batch}/estimates", params={"wait": 60}, json={"convention": "dr_grpo/verl"})
         found[f"{name}-receipt"] = f"/uploads/{upload['id']}"
         found[f"{name}-run"] = f"/runs/worst-{name}"
         found.update({f"{name}-{page}": path for page, path in of_batch(batch).items()})
-    return found
+    tokenizer, ids = decoded([HOSTILE, LONG, "\n", "\t", "\u200b", " end", "ש", "0"])
+    api.put("/tokenizers/" + "x" * 60, content=tokenizer).raise_for_status()
+    texts = send(api, "ids.jsonl", ids, tokenizer="x" * 60)
+    found["decoded-receipt"] = f"/uploads/{texts['id']}"
+    found.update({f"decoded-{page}": path for page, path in of_batch(texts["batches"][0]["id"]).items()})
+    columns = send(api, f"{LONG}/{LONG}.csv", table())
+    return found | {
+        "table-columns": f"/uploads/{columns['id']}/columns",
+        "table-receipt": f"/uploads/{columns['id']}",
+    }
 
 
 def watch(page: Page, base: str, faults: list[str]) -> None:
@@ -164,8 +187,8 @@ def take(
                 if wide > width:
                     faults.append(f"{name} at {width}: {wide} px wide")
                 # Before the whole page, for which the window grows and charts are drawn anew.
-                if width == 1440 and scheme == "light":
-                    page.screenshot(path=out / f"{name}.png")
+                if width == 1440:
+                    page.screenshot(path=out / (f"{name}.png" if scheme == "light" else f"{name}-dark.png"))
                 page.screenshot(path=out / f"{name}-{scheme}-{width}.png", full_page=True)
             context.close()
     return faults
@@ -181,8 +204,8 @@ def main() -> None:
     )
     parser.add_argument("--scheme", choices=SCHEMES, help="one of the two colour schemes instead of both")
     args = parser.parse_args()
-    if args.docs and (args.worst or args.scheme == "dark"):
-        parser.error("--docs takes pages of the example, in light")
+    if args.docs and (args.worst or args.scheme):
+        parser.error("--docs takes pages of the example, in both schemes")
     out = ROOT / ".shots"
     out.mkdir(exist_ok=True)
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
@@ -198,7 +221,8 @@ def main() -> None:
             faults = take(browser, base, kept, out, (args.scheme,) if args.scheme else SCHEMES)
         browser.close()
     if args.docs:
-        for name in filter(kept.__contains__, IN_DOCS):
+        dark = [f"{name}-dark" for name in DARK_IN_DOCS if name in kept]
+        for name in [*filter(kept.__contains__, IN_DOCS), *dark]:
             shutil.copy(out / f"{name}.png", ROOT / "docs" / "screenshots" / f"{name}.png")
     sys.stdout.write("\n".join(faults) + "\n" if faults else "no faults\n")
     sys.exit(bool(faults))

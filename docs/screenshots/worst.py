@@ -1,6 +1,8 @@
 """Batches that pages find hard: hostile text, numbers that are none, one rollout, five thousand of them, and
 recorded advantages that a mistake explains, that nothing explains, and that several conventions explain."""
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from math import inf, nan, sqrt
@@ -149,3 +151,37 @@ def file_of(name: str) -> bytes:
     header = {"schema": "rollout-batch", "version": 1, "run": f"worst-{name}"}
     lines = [{"_header": header}, *WORST[name]()]
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def table() -> bytes:
+    """A CSV whose columns are named by nobody's convention, with markup, text that turns the page, names
+    without a place to break, decimal commas, and as many columns as people have."""
+    names = [HOSTILE, LONG, "=cmd()", *(f"c{i}" for i in range(24))]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=";")
+    writer.writerow(names)
+    for i in range(8):
+        writer.writerow(
+            [HOSTILE * 3, LONG * 4, "1,5", *(f"{LONG}{i}" if j % 5 else "0,25" for j in range(24))]
+        )
+    return text.getvalue().encode()
+
+
+def decoded(texts: list[str]) -> tuple[bytes, bytes]:
+    """(tokenizer.json whose tokens are these texts, canonical JSONL with the ids alone)."""
+    unknown = "<unk>"
+    model = {
+        "type": "WordLevel",
+        "vocab": {t: i for i, t in enumerate([unknown, *texts])},
+        "unk_token": unknown,
+    }
+    tokenizer = {"version": "1.0", "added_tokens": [], "model": model, "decoder": {"type": "Fuse"}}
+    ids = list(range(1, len(texts) + 1)) * 3
+    header = {"_header": {"schema": "rollout-batch", "version": 1, "run": "worst-decoded"}}
+    rows = [
+        {"step": 1, "group_id": f"{LONG}{i // 4}", "reward": float(i % 2), "response_ids": ids,
+         "response": "".join(texts * 3), "prompt": LONG}
+        for i in range(8)
+    ]  # fmt: skip
+    lines = "".join(json.dumps(line) + "\n" for line in (header, *rows))
+    return json.dumps(tokenizer).encode(), lines.encode()
