@@ -56,14 +56,15 @@ def observe(part: Part, state: dict[str, Any]) -> None:
     state["sum"][rows], state["squares"][rows] = part.sum(gap), part.sum(gap**2)
     state["absolute"][rows] = part.sum(np.abs(gap))
     beside = both[:-1] & both[1:] & (part.owner[:-1] == part.owner[1:])
+    state["pairs"][rows] = part.count(np.append(beside, False))
     for name, values in (
-        ("pairs", beside.astype(float)),
-        ("aligned", np.abs(gap[:-1])),
-        ("later", np.abs(old[:-1] - sampler[1:])),  # the sampler's number stands one token too late
-        ("earlier", np.abs(old[1:] - sampler[:-1])),
+        ("aligned", gap[:-1]),
+        ("later", old[:-1] - sampler[1:]),  # the sampler's number stands one token too late
+        ("earlier", old[1:] - sampler[:-1]),
     ):
-        kept = np.where(beside, values, 0.0)
-        state[name][rows] = part.sum(np.append(kept, 0.0))
+        kept = np.zeros(part.tokens)
+        np.abs(values, out=kept[:-1], where=beside)
+        state[name][rows] = part.sum(kept)
 
 
 def check(view: View) -> dict[str, Any] | None:

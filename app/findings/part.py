@@ -70,6 +70,11 @@ class Part:
             self._decoded[name] = self._read(name) if name in self.names else None
         return self._decoded[name]
 
+    def decode(self) -> None:
+        """Decode every field now rather than when it is first asked for."""
+        for name in self.names.difference(RAGGED):
+            self.get(name)
+
     def floats(self, name: str) -> Floats | None:
         """`[N]` float64, NaN where the field is missing or null; infinities as they are."""
         values = self.get(name)

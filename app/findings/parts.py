@@ -1,6 +1,6 @@
 """The token arrays of a batch, read once from start to end."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 
 import numpy as np
@@ -14,9 +14,17 @@ from storage.database import AnySession
 TOGETHER = 1 << 17
 
 
+def decoded(parts: Iterator[Part]) -> Iterator[Part]:
+    """The same parts with their fields decoded; the largest are left as they are, for their memory."""
+    for part in parts:
+        if part.tokens <= 2 * TOGETHER:
+            part.decode()
+        yield part
+
+
 def read_parts(
     session: AnySession, batch_id: str, group_no: Ints, part: Ints, together: int = TOGETHER
-) -> Iterator[Part]:
+) -> Generator[Part]:
     """The batch's rollouts with tokens, in storage order. `group_no` and `part` `[B]` are the rollouts' own.
 
     Memory is bounded by the largest stored part, or `together` tokens where that is more. Raises Corrupt.

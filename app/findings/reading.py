@@ -1,6 +1,7 @@
 """Reads the `View` of a batch: light columns, then its token arrays once, all fields of a part together."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Text, cast, func, or_, select
 
+from app.ahead import ahead
 from app.findings import token_facts
 from app.findings.longer import longer_values
 from app.findings.part import Part
-from app.findings.parts import read_parts
+from app.findings.parts import decoded, read_parts
 from app.findings.prompts import read_prompts
 from app.findings.view import Floats, Ints, Said, TokenFacts, View, groups_exist
 from storage import arrays, batches, rollouts, uploads
@@ -184,7 +186,10 @@ def _observe(
     observers: Mapping[str, Observer],
 ) -> None:
     names = arrays.fields(session, batch_id)
-    watch(view, names, read_parts(session, batch_id, columns.group_no, columns.part), observers)
+    parts = read_parts(session, batch_id, columns.group_no, columns.part)
+    # The next part is read and decoded while everybody looks at one.
+    with closing(parts), ahead(decoded(parts), lambda: None) as coming:
+        watch(view, names, coming, observers)
 
 
 def watch(view: View, names: Sequence[str], parts: Iterable[Part], observers: Mapping[str, Observer]) -> None:

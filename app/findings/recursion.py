@@ -72,6 +72,17 @@ def adjacent(part: Part, known: Bools) -> Bools:
     return found
 
 
+def _inside(part: Part, made: Recorded, at: Ints, shift: int) -> Ints:
+    """Those of the places whose shifted values are of the same rollout, trainable and known."""
+    if not shift:
+        return at
+    owner = part.owner[at]
+    at = at[(at + shift >= part.starts[owner]) & (at + 1 + shift <= part.ends[owner])]
+    live = part.once("trainable and known", lambda: part.mask & made.known)
+    found: Ints = at[live[at + shift] & live[at + 1 + shift]]
+    return found
+
+
 def _pairs(made: Recorded, at: Ints, shift: int) -> tuple[Floats, Floats, Floats]:
     """Left side, V_{t+1} and A_{t+1} of the equation at these places."""
     wanted = made.advantage[at] + made.value[at + shift] - made.reward[at]
@@ -95,13 +106,12 @@ def parameters(
 
     With `shift` the value of token t is taken to be the one recorded for token t + shift.
     """
-    at = np.flatnonzero(adjacent(part, made.known))
-    if shift:
-        inside = (at + shift >= part.spread(part.starts)[at]) & (at + 1 + shift <= part.spread(part.ends)[at])
-        at = at[inside]
-        live = part.mask & made.known
-        at = at[live[at + shift] & live[at + 1 + shift]]
+    at = part.once("adjacent", lambda: np.flatnonzero(adjacent(part, made.known)))
     tolerance = SAME * made.scale
+    # Nearly always a few of the first tell.
+    if _hopeless(*_pairs(made, _inside(part, made, at[: 8 * FEW], shift)[:FEW], shift), tolerance):
+        return None
+    at = _inside(part, made, at, shift)
     if _hopeless(*_pairs(made, at[:FEW], shift), tolerance):
         return None
     wanted, value, advantage = _pairs(made, at, shift)
