@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from app.errors import Conflict, NotFound, TooLarge
-from app.uploads import needing_space
+from app.uploads import fsync_folder, needing_space
 
 BLOCK = 1 << 20
 
@@ -107,14 +107,14 @@ def alone(pieces: Pieces) -> Iterator[None]:
 
 @dataclass
 class Writer:
-    """Appends to the stream from `offset` on. `close` puts what was written on disk."""
+    """Appends to the stream from `offset` on; nothing in it waits for the disk but `close`."""
 
     pieces: Pieces
     offset: int
     number: int = -1
     left: int = 0
     file: BinaryIO | None = None
-    closed: list[Path] = field(default_factory=list)
+    written: list[Path] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         left = self.offset
@@ -156,14 +156,21 @@ class Writer:
     def finish_file(self) -> None:
         if self.file is not None:
             file, self.file = self.file, None
-            with file:
-                file.flush()
-                os.fsync(file.fileno())
+            file.close()
+            self.written.append(self.pieces.path(self.number))
 
-    def close(self) -> None:
-        """Raises Busy where the last of it found no space."""
+    def leave(self) -> None:
+        """Hand what was written to the operating system. Raises Busy where the last of it found no space."""
         with needing_space():
             self.finish_file()
+
+    def close(self) -> None:
+        """`leave`, and what was written is on disk when this returns."""
+        self.leave()
+        for path in self.written:
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+        fsync_folder(self.pieces.folder)
 
 
 def too_many(pieces: Pieces) -> TooLarge:

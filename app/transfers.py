@@ -152,7 +152,7 @@ async def append(
         async for chunk in unstalled(chunks, settings.transfer_stall_seconds):
             writer.write(chunk)
     except BaseException:
-        writer.close()
+        writer.leave()
         raise
     await to_thread(writer.close)
     return writer.offset

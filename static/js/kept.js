@@ -40,7 +40,8 @@ export const freed = (id) => navigator.locks.request(`${NAME}-${id}`, () => {});
 
 // Why these files are not the ones that were begun, or "". The order in which they were chosen does not count.
 export function difference(entry, files) {
-  if (files.length !== entry.files.length) return `${entry.files.length} files were begun, and these are ${files.length}.`;
+  const were = (number) => (number === 1 ? "1 file was" : `${number} files were`);
+  if (files.length !== entry.files.length) return `${were(entry.files.length)} begun, and ${were(files.length)} chosen.`;
   if (files.length === 1) {
     const name = ({ path }) => path.split("/").pop();
     const [begun, chosen] = [entry.files[0], files[0]];
