@@ -8,14 +8,13 @@ from estimators.conventions.dr_grpo import DR_GRPO
 from estimators.conventions.gae import GAE
 from estimators.conventions.grpo import GRPO
 from estimators.conventions.inert import with_inert
+from estimators.conventions.named import checking_names
 from estimators.conventions.other import BASELINE, OTHER
 from estimators.conventions.reinforce import REINFORCE
 from estimators.conventions.rloo import RLOO
 
 __all__ = ["CONVENTIONS", "Alias", "Convention"]
 
-CONVENTIONS: dict[str, Convention] = {
-    convention.name: with_inert(convention)
-    for family in (GAE, GRPO, DR_GRPO, RLOO, REINFORCE, BASELINE, OTHER)
-    for convention in family
-}
+_ALL = tuple(each for family in (GAE, GRPO, DR_GRPO, RLOO, REINFORCE, BASELINE, OTHER) for each in family)
+
+CONVENTIONS: dict[str, Convention] = {each.name: checking_names(with_inert(each), _ALL) for each in _ALL}

@@ -78,7 +78,21 @@ def _mc_advantage(value: Any) -> Mapping[str, Any]:
 VERL: Keys = {"adv_estimator": CHOSEN, "grpo_norm_by_std": _STD_FLAG}
 #: The trainer does not pass the flag on.
 VERL_VECTORIZED: Keys = {"adv_estimator": CHOSEN, "norm_adv_by_std_in_grpo": CHOSEN}
+
+
+def _std_epsilon(value: Any) -> Mapping[str, Any]:
+    """The ε beside the std; `epsilon` of a trainer's configuration is the clip range of its loss."""
+    if isinstance(value, (int, float)) and value > 0.01:
+        raise ValueError(
+            "in TRL's configuration that is the clip range of the loss, which changes no advantage; leave it "
+            "out. As the ε beside the std give at most 0.01, or use the estimator without a convention."
+        )
+    return {"epsilon": value}
+
+
+_EPSILON = Alias(read=_std_epsilon)
 TRL: Keys = {
+    "epsilon": _EPSILON,
     "mask_truncated_completions": MASK_TRUNCATED,
     "num_generations": Alias("group_size"),
     "scale_rewards": Alias(
@@ -102,6 +116,7 @@ TRL_CENTRED: Keys = {
     "epsilon": CHOSEN,
 }
 TRL_GDPO: Keys = {
+    "epsilon": _EPSILON,
     "mask_truncated_completions": MASK_TRUNCATED,
     "num_generations": Alias("group_size"),
     "scale_rewards": CHOSEN,
@@ -246,11 +261,12 @@ SKYRL: Keys = {
     "micro_batch_size": CHOSEN,
     "prompt_boundaries": Alias(read=prompts_by_place),
 }
-PRIME: Keys = {"algo": CHOSEN}
-TINKER: Keys = {"kl_penalty_coef": Alias("kl_coef")}
+#: These group by what belongs together, so the size of a group says nothing more.
+PRIME: Keys = {"algo": CHOSEN, "group_size": CHOSEN}
+TINKER: Keys = {"kl_penalty_coef": Alias("kl_coef"), "group_size": CHOSEN}
 GDPO_VERL: Keys = {
     "adv_estimator": CHOSEN,
     "gdpo_reward_keys": Alias("reward_keys"),
     "gdpo_reward_weights": Alias("reward_weights"),
 }
-ATROPOS: Keys = {}
+ATROPOS: Keys = {"group_size": CHOSEN}

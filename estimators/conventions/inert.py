@@ -4,6 +4,7 @@ configuration can be pasted."""
 from dataclasses import fields, replace
 
 from estimators.conventions.convention import Convention
+from estimators.conventions.keys import KL_CONTROLLER
 
 _OPENRLHF = (
     "estimator", "gamma", "lambd", "no_std_norm", "n_samples_per_prompt", "init_coef", "use_loss",
@@ -20,7 +21,8 @@ _TRL = (
 #: By what a convention calls its framework. Keys of losses and filters are those that act elsewhere.
 INERT: dict[str, tuple[str, ...]] = {
     "verl": ("adv_estimator", "gamma", "lam", "epsilon", "norm_adv_by_std_in_grpo", "num_repeat", "f_norm",
-             "handle_zero_tail", "use_pf_ppo"),
+             "handle_zero_tail", "use_pf_ppo", "pf_ppo", "filter_groups", "gdpo_reward_keys",
+             "gdpo_reward_weights", "rollout_correction", "_target_"),
     "trl": _TRL,
     "openrlhf": _OPENRLHF,
     "nemo-rl": _NEMO,
@@ -43,4 +45,10 @@ def with_inert(convention: Convention) -> Convention:
     """The convention, which also takes those keys of its framework that are neither its own nor read."""
     own = {each.name for each in fields(convention.params)}
     keys = INERT.get(convention.framework or "", ())
-    return replace(convention, inert=tuple(key for key in keys if key not in own | convention.aliases.keys()))
+    aliases = (
+        {**convention.aliases, "kl_ctrl": KL_CONTROLLER}
+        if convention.framework == "verl"
+        else convention.aliases
+    )
+    inert = tuple(key for key in keys if key not in own | aliases.keys())
+    return replace(convention, aliases=aliases, inert=inert)

@@ -152,6 +152,23 @@ SKYRL_REINFORCE = {
     **SKYRL,
     "advantage_batch_normalize": once_more({"ddof": 0, "eps_placement": "floor"}),
 }
+
+
+def controller(value: Any) -> Mapping[str, Any]:
+    """verl's `kl_ctrl`: a coefficient that does something where use_kl_in_reward is true as well."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError("give an object of type and kl_coef.")
+    if value.get("type", "fixed") != "fixed":
+        raise ValueError(
+            "the coefficient of an adaptive controller follows every step since the run began. Give type "
+            "fixed and the kl_coef of this step, which the trainer logs as actor/reward_kl_penalty_coeff."
+        )
+    return {"kl_coef": value.get("kl_coef", 0.001), "use_kl_in_reward": False}
+
+
+KL_CONTROLLER = Alias(read=controller)
 VERL = {"adv_estimator": CHOSEN}
 TRL_PPO = {"kl_estimator": Alias("kl_penalty")}
 AREAL = {

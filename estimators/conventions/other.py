@@ -69,7 +69,12 @@ BASELINE = (
         "0.6.0",
         "The score less the group's mean (minus_baseline) on every token, less each token's own KL; no sum "
         "over later tokens. A group of one has 0 before whitening with the population std.",
-        {**keys.NEMO, "use_kl_in_reward": Alias("use_kl_in_reward"), "normalize_advantages": WHITEN},
+        {
+            **keys.NEMO,
+            "normalize_rewards": CHOSEN,
+            "use_kl_in_reward": Alias("use_kl_in_reward"),
+            "normalize_advantages": WHITEN,
+        },
     ),
 )
 

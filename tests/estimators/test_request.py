@@ -57,6 +57,13 @@ def test_a_request_reads_itself(body: dict[str, object], scope: str, precision: 
         ({"estimator": "grpo", "grouping": "stride:0"}, "stride:N with N of at least 1"),
         ({"estimator": "grpo", "scope": "batch"}, "A request has no 'scope'"),
         (
+            {"convention": "grpo/verl", "params": {"adv_estimator": "gae"}},
+            "computes grpo; use gae/verl or gae/verl-0.4",
+        ),
+        ({"convention": "dr_grpo/prime-rl", "params": {"algo": {"type": "max_rl"}}}, "use maxrl/prime-rl"),
+        ({"convention": "grpo/verl", "params": {"kl_ctrl": {"type": "adaptive"}}}, "Give type fixed"),
+        ({"convention": "grpo/trl-group", "params": {"epsilon": 0.2}}, "is the clip range of the loss"),
+        (
             {"convention": "gae/openrlhf", "params": {"no_std_norm": 3}},
             "no_std_norm is 3; give true or false",
         ),
@@ -143,3 +150,39 @@ def test_a_clip_of_the_framework_is_one_after_the_comparison() -> None:
     request = Request.from_dict(body)
     assert (request.params.advantage_clip_low, request.params.advantage_clip_high) == (-1, 2)
     assert Request.from_dict(json.loads(json.dumps(request.to_dict(), sort_keys=True))) == request
+
+
+#: verl's `algorithm`, as it is by default.
+ALGORITHM = {
+    "_target_": "verl.trainer.config.AlgoConfig",
+    "gamma": 1.0,
+    "lam": 1.0,
+    "norm_adv_by_std_in_grpo": True,
+    "use_kl_in_reward": False,
+    "kl_penalty": "kl",
+    "kl_ctrl": {"type": "fixed", "kl_coef": 0.001, "horizon": 10000, "target_kl": 0.1},
+    "use_pf_ppo": False,
+    "pf_ppo": {"reweight_method": "pow", "weight_pow": 2.0},
+    "filter_groups": None,
+    "gdpo_reward_keys": None,
+    "gdpo_reward_weights": None,
+    "rollout_correction": None,
+}
+
+
+@pytest.mark.parametrize("name", ["gae", "grpo", "rloo", "gdpo", "remax", "reinforce_plus_plus"])
+def test_the_whole_algorithm_of_verl_can_be_pasted(name: str) -> None:
+    given = {**ALGORITHM, "adv_estimator": name}
+    pasted = Request.from_dict({"convention": f"{name}/verl", "params": given})
+    plain = Request.from_dict({"convention": f"{name}/verl", "params": {"kl_coef": 0.001}})
+    assert pasted.params.beta == 0 and replace(pasted.params, use_kl_in_reward=True) == plain.params
+    penalised = Request.from_dict(
+        {"convention": f"{name}/verl", "params": {**given, "use_kl_in_reward": True}}
+    )
+    assert penalised.params.beta == 0.001
+
+
+@pytest.mark.parametrize("name", ["dr_grpo/prime-rl", "maxrl/prime-rl", "rae/prime-rl", "dr_grpo/tinker"])
+def test_the_size_of_groups_that_have_ids_cuts_nothing(name: str) -> None:
+    request = Request.from_dict({"convention": name, "params": {"group_size": 8}})
+    assert request == Request.from_dict({"convention": name})

@@ -173,7 +173,7 @@ def empty_that_votes(random: Random) -> Varied:
 TOKEN_KINDS: dict[str, Callable[[Random], Varied]] = {
     make.__name__: make
     for make in (
-        observation_values, padding_values, reward_on_observation, shifted_values, return_reset, padding_counted,
-        empty_that_votes,
+        observation_values, padding_values, reward_on_observation, shifted_values, return_reset,
+        padding_counted, empty_that_votes,
     )
 }  # fmt: skip
