@@ -90,6 +90,9 @@ class Reading:
         return next((track.values for track in self.tracks if track.name == name), None)
 
 
+ALIKE = "The advantage is one number for the whole response: all of its tokens have its colour."
+
+
 def read(session: ReadSession, rollout: Rollout, chosen: Chosen) -> Reading:
     found, missing = read_tracks(session, rollout, chosen)
     fields = arrays.rollout_arrays(session, rollout, ("response_tokens", "response_ids", "response_mask"))
@@ -126,11 +129,12 @@ def shown(
     if key != "advantage":
         clip = own_clip(among or (reading,), COLOURS[key][0])
         says = f"p98 of |{COLOURS[key][0]}| over {'these responses' if among else 'this response'}"
+    length = max(len(reading.texts or ()), 0 if reading.ids is None else reading.ids.size)
+    alike = values is None and mean is not None and length > 0
+    if alike:
+        values = np.full(length, mean)
     text, whole, why = text_of(reading, values, mean, clip, most)
-    length = (
-        0 if text is None else max(len(reading.texts or ()), 0 if reading.ids is None else reading.ids.size)
-    )
-    why = why or no_colour(batch, chosen, values, mean)
+    why = why or (ALIKE if alike else no_colour(batch, chosen, values, mean))
     cut = most is not None and text is not None and text.kind != "text" and length > most
     return Shown(key, colours, clip, says, text, whole, why, length if cut else None)
 

@@ -99,6 +99,24 @@ def test_a_rollout_without_tokens_stands_whole_in_one_colour(site: Site) -> None
     assert any(missing["field"] == "values" and "values" in missing["remedy"] for missing in found["missing"])
 
 
+def test_tokens_without_a_mask_have_the_colour_of_their_one_advantage(fresh: Site) -> None:
+    rows = [
+        {"group_id": "g", "prompt": "p", "response": "so it is", "response_ids": [1, 2, 3],
+         "response_tokens": ["so", " it", " is"], "reward": float(i % 2)}
+        for i in range(4)
+    ]  # fmt: skip
+    upload = fresh.place.upload(jsonl(rows), "no-mask.jsonl")[0]
+    fresh.place.work()
+    batch = fresh.data(f"/api/v1/uploads/{upload}")["batches"][0]["id"]
+    for index, bucket in ((0, 0), (1, 10)):
+        shown = fresh.data(f"/batches/{batch}/rollouts/{index}.json")["shown"]
+        assert shown["text"]["buckets"] == [bucket] * 3
+        assert (
+            shown["why"]
+            == "The advantage is one number for the whole response: all of its tokens have its colour."
+        )
+
+
 def test_token_text_has_its_colours_and_the_clip_is_the_steps(site: Site) -> None:
     batch = site.batches["hostile"]
     one, other = (site.data(f"/batches/{batch}/rollouts/{i}.json")["shown"] for i in (0, 1))
