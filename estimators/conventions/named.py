@@ -18,7 +18,7 @@ CALLED = {
     "reinforce++_baseline": "reinforce_plus_plus_baseline",
 }  # fmt: skip
 #: Where other settings of a framework make another of our estimators of what it calls by one name.
-OTHERWISE = {
+OTHERWISE: dict[str, dict[str, tuple[str, ...]]] = {
     "nemo-rl": {"grpo": ("rloo", "dr_grpo"), "reinforce_plus_plus": ("reinforce_plus_plus_baseline",)},
     "roll": {"grpo": ("batch_z", "running"), "reinforce_plus_plus": ("batch_z", "running", "grpo")},
     "slime": {"grpo": ("dr_grpo",), "reinforce_plus_plus_baseline": ("dr_grpo", "grpo")},
@@ -46,6 +46,7 @@ def _says_nothing(convention: Convention, key: str) -> bool:
 
 def _reader(convention: Convention, every: Sequence[Convention]) -> Callable[[Any], Mapping[str, Any]]:
     framework = convention.framework or ""
+    others, after = OTHERWISE.get(framework, {}), AFTER_A_STEP.get(framework, ())
 
     def read(value: Any) -> Mapping[str, Any]:
         given: Any = value.get("type", value.get("name")) if isinstance(value, Mapping) else value
@@ -53,8 +54,8 @@ def _reader(convention: Convention, every: Sequence[Convention]) -> Callable[[An
             return {}
         said = str(given).lower().replace("-", "_").removeprefix("advantageestimator.")
         called = CALLED.get(said, said)
-        meant = (called, *OTHERWISE.get(framework, {}).get(called, ()))
-        if convention.estimator in meant or called in AFTER_A_STEP.get(framework, ()):
+        meant = (called, *others.get(called, ()))
+        if convention.estimator in meant or called in after:
             return {}
         there = [each.name for each in every if each.framework == framework and each.estimator in meant]
         instead = f"use {' or '.join(there)}" if there else "no convention here computes the other"
