@@ -24,6 +24,7 @@ IMPORTED_BY_VERL = (
     "torchdata",
     "peft",
     "cachetools",
+    "pillow",
 )
 
 
