@@ -170,6 +170,15 @@ def ingest_section(found: Found) -> str:
         ("web, peak resident", goal(found["web_peak_mib"], MEMORY_MIB, False, " MiB")),
         ("worker, peak resident", goal(found["worker_peak_mib"], MEMORY_MIB, False, " MiB")),
     ]
+    for key, what, unit in (
+        ("page_max_ms", "the slowest other page meanwhile", "ms"),
+        ("progress_off", "progress and time apart at most, share", ""),
+        ("cancel_s", "cancelled in the middle, until it is", "s"),
+        ("worker_killed_s", "its worker killed in the middle, until all is there", "s"),
+        ("server_killed_s", "the server killed in the middle, until all is there", "s"),
+    ):
+        if found.get(key) is not None:
+            said.append((what, f"{figure(found[key])} {unit}".rstrip()))
     if "cpu_ratio" in found:
         said.insert(
             4, ("the same in CPU time, all of the worker's threads", goal(found["cpu_ratio"], None, True))

@@ -10,6 +10,7 @@ Entries that are not finite are left out throughout.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isfinite
 from typing import Any, Self
 
 import numpy as np
@@ -213,23 +214,27 @@ def running_moments(parts: Iterable[Floats], so_far: Moments | None = None) -> M
     Each part is read once, in tiles; deviations are from the mean of what came before.
     """
     whole, work = so_far or Moments(), np.empty(SUMMED)
-    for part in parts:
-        for first in range(0, part.size, SUMMED):
-            tile, pivot = part[first : first + SUMMED], whole.mean
-            total = _deviations(tile, pivot, work)
-            if not np.isfinite(total):
-                tile = tile[np.isfinite(tile)]
-                if not tile.size:
-                    continue
-                total = _deviations(tile, pivot, work)
-            mean, squares = total / tile.size, _dot(work[: tile.size])
-            if 2 * total * mean > squares:  # Far from the pivot: most of the squares is the distance.
-                pivot += mean
-                mean = _deviations(tile, pivot, work) / tile.size
-                squares, total = _dot(work[: tile.size]), mean * tile.size
-            squares -= total * mean
-            whole = whole.merge(Moments(tile.size, pivot + mean, max(squares, 0.0)))
+    with np.errstate(invalid="ignore"):  # ∞ − ∞ is seen from the sum.
+        for part in parts:
+            for first in range(0, part.size, SUMMED):
+                whole = whole.merge(_of_tile(part[first : first + SUMMED], whole.mean, work))
     return whole
+
+
+def _of_tile(tile: Floats, pivot: float, work: NDArray[np.float64]) -> Moments:
+    """Of the finite numbers of a tile, from their deviations from `pivot`."""
+    total = _deviations(tile, pivot, work)
+    if not isfinite(total):
+        tile = tile[np.isfinite(tile)]
+        if not tile.size:
+            return Moments()
+        total = _deviations(tile, pivot, work)
+    mean, squares = total / tile.size, _dot(work[: tile.size])
+    if 2 * total * mean > squares:  # Far from the pivot: most of the squares is the distance.
+        pivot += mean
+        total = _deviations(tile, pivot, work)
+        mean, squares = total / tile.size, _dot(work[: tile.size])
+    return Moments(tile.size, pivot + mean, max(squares - total * mean, 0.0))
 
 
 def _deviations(tile: Floats, pivot: float, work: NDArray[np.float64]) -> float:
@@ -237,8 +242,7 @@ def _deviations(tile: Floats, pivot: float, work: NDArray[np.float64]) -> float:
     held = work[: tile.size]
     held[:] = tile
     held -= pivot
-    with np.errstate(invalid="ignore"):  # ∞ − ∞: the caller looks at the sum.
-        return float(held.sum())
+    return float(held.sum())
 
 
 def _dot(values: NDArray[np.float64]) -> float:
