@@ -51,16 +51,25 @@ def main() -> None:
     dealt = replace(batch, group=torch.arange(batch.rollouts) % (batch.rollouts // 8))
     gae = recorded(batch, {"convention": "gae/verl", "params": {"gamma": 0.99, "lam": 0.95}})
     grpo = recorded(batch, {"convention": "grpo/verl"})
+    draw = torch.Generator().manual_seed(5)
+    assert batch.values is not None
+    none = Recorded(torch.randn(batch.tokens, generator=draw), True)
+    rollouts = Recorded(torch.randn(batch.rollouts, generator=draw), False)
+    shifted = replace(batch, values=torch.cat([batch.values[:1], batch.values[:-1]]))
     few = made(16, 64)
     noise = Recorded(torch.randn(few.tokens, generator=torch.Generator().manual_seed(3)), True)
     some = made(1024, 1600)
     more = Recorded(torch.randn(some.tokens, generator=torch.Generator().manual_seed(3)), True)
     cases = {
         "noise, 16 × 64": (few, noise),
+        "noise, 16 × 64, per rollout": (few, Recorded(noise.advantages[:16], False)),
         "noise, 1,024 × 1,600": (some, more),
         "gae/verl": (batch, gae),
         "grpo/verl": (batch, grpo),
         "grpo/verl, grouped by stride": (dealt, grpo),
+        "gae/verl, values one token off": (shifted, gae),
+        "noise": (batch, none),
+        "noise, per rollout": (batch, rollouts),
     }
     rows = []
     for name, (of, numbers) in cases.items():

@@ -14,9 +14,10 @@ import torch
 from estimators.batch import Batch
 from estimators.mistakes import MISTAKES
 from estimators.reconcile_formulas import formulas
+from estimators.reconcile_found import Found
 from estimators.reconcile_probes import same_formula, telling
 from estimators.reconcile_recorded import View, coarse_precision
-from estimators.reconcile_search import Found, Search
+from estimators.reconcile_search import Search
 from estimators.reconcile_stages import right, wrong
 from estimators.reconcile_words import candidate, nothing, summary
 from estimators.reconciliation import Candidate, Hints, Reconciliation, Recorded, TooLong, Verdict
@@ -152,11 +153,16 @@ def _one(top: Sequence[Found], hints: Hints) -> bool:
 def _nearest(search: Search, listed: Sequence[str]) -> list[Found]:
     """The best of each convention that did not match: most rollouts, then least error."""
     best: dict[str, Found] = {}
-    others = [each for each in search.found if not each.fit.matched]
+    others = [each for each in search.found if not each.fit.matched and not _by_chance(each)]
     for each in sorted(others, key=lambda one: (-one.fit.rollouts_matched, one.fit.rms, one.order)):
         if each.convention.name not in listed:
             best.setdefault(each.convention.name, each)
     return list(best.values())[:_NEAREST]
+
+
+def _by_chance(found: Found) -> bool:
+    """Whether it is a mistake that most rollouts contradict: of so many tried, some always come near."""
+    return found.label is not None and 2 * found.fit.rollouts_matched < found.fit.rollouts
 
 
 def _deciding(top: Sequence[Found], search: Search) -> tuple[str | None, int | None]:

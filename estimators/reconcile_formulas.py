@@ -8,6 +8,8 @@ from typing import Any
 from estimators.batch import Batch
 from estimators.conventions import CONVENTIONS, Convention
 from estimators.estimate import missing
+from estimators.membership import MembershipParams
+from estimators.mistakes.mistake import Setup
 from estimators.reconciliation import Hints
 from estimators.request import Request
 from estimators.whitening import Scope, Whitening
@@ -18,12 +20,13 @@ _SCOPES: tuple[Scope, ...] = ("batch", "group", "data_source")
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """An estimator with parameters, and the conventions, in the catalogue's order, that are this before
-    whitening."""
+    """An estimator with parameters, `key` in one text, and the conventions, in the catalogue's order, that
+    are this before whitening."""
 
     estimator: str
     params: Any
     conventions: tuple[Convention, ...]
+    key: str
 
 
 def formulas(batch: Batch, hints: Hints) -> list[Formula]:
@@ -37,7 +40,7 @@ def formulas(batch: Batch, hints: Hints) -> list[Formula]:
             continue
         key = f"{convention.estimator} {params!r}"
         same = found[key].conventions if key in found else ()
-        found[key] = Formula(convention.estimator, params, (*same, convention))
+        found[key] = Formula(convention.estimator, params, (*same, convention), key)
     return list(found.values())
 
 
@@ -73,3 +76,8 @@ def whitenings(convention: Convention) -> Iterator[tuple[str, Whitening]]:
     for kernel in kernels():
         if kernel != convention.whitening:
             yield "other", kernel
+
+
+def compares(formula: Formula | Setup) -> bool:
+    """Whether the formula compares the rollouts of a group."""
+    return isinstance(formula.params, MembershipParams) or formula.estimator.endswith("token_baseline")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from estimators.batch import ROLLOUT_FIELDS, TOKEN_FIELDS, Batch
 from estimators.estimate import missing
-from estimators.reconcile_search import Found
+from estimators.reconcile_found import Found
 from estimators.refused import Refused
 from estimators.registry import ESTIMATORS
 from estimators.request import Request

@@ -1,6 +1,6 @@
 """A few whole groups of a batch: what cannot be there cannot be anywhere, and is found out cheaply."""
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -140,3 +140,12 @@ def _members(ids: Tensor) -> float:
     """Median number of rollouts in the scopes that have any."""
     counts = torch.bincount(ids)
     return float(counts[counts > 0].median())
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some rollouts of the batch, and what is recorded of them."""
+
+    rows: Tensor
+    part: Batch
+    seen: View

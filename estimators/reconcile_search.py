@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,10 +13,14 @@ from estimators.conventions import Convention
 from estimators.estimator import Raw
 from estimators.membership import MembershipParams
 from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten, rows_changed
-from estimators.reconcile_formulas import Formula
+from estimators.reconcile_formulas import Formula, compares
+from estimators.reconcile_found import Found, Option
+from estimators.reconcile_prospects import Prospects
 from estimators.reconcile_recorded import Fit, View
+from estimators.reconcile_rules import Rules, rules_of
 from estimators.reconcile_sample import (
     SMALL,
+    Sample,
     lines,
     members,
     mostly,
@@ -29,28 +33,13 @@ from estimators.reconcile_sample import (
     view_of,
 )
 from estimators.reconcile_solve import settings
+from estimators.reconcile_stack import Ahead
 from estimators.reconciliation import Hints, TooLong
 from estimators.refused import Refused
 from estimators.registry import ESTIMATORS
 from estimators.rewards import ScoreParams, rollout_scores
 from estimators.shape import IDENTITY, Shape
-from estimators.whitening import Affine, Whitening
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One computation that was compared. `means` `[B]`: what it gives each rollout on average; `order`: place
-    in the search, the simplest first."""
-
-    convention: Convention
-    params: Any
-    kind: str
-    whitening: Whitening
-    label: str | None
-    text: str
-    fit: Fit
-    means: Tensor
-    order: int
+from estimators.whitening import Affine
 
 
 class Search:
@@ -59,27 +48,32 @@ class Search:
     def __init__(self, batch: Batch, view: View, hints: Hints, until: float | None = None) -> None:
         self.batch, self.view, self.hints, self.until = batch, view, hints, until
         self.small = batch.tokens <= SMALL
-        self.per_token: dict[str, bool] = {}
+        self.prospects = Prospects(view)
+        self.ahead = Ahead()
+        self.ran: dict[str, bool] = {}
+        self.keys: dict[int, tuple[Any, str]] = {}
         self.found: list[Found] = []
         #: Raw advantages of the batch as it is: all of a small one, else only those per rollout.
         self.kept: dict[str, Raw] = {}
+        #: Whether the recorded numbers vary inside rollouts.
+        self.varied = view.recorded.per_token and view.per_rollout is None
         self.seed = seeds(batch) if not self.small else torch.arange(batch.rollouts)
         self.whole = self._sample(self.seed if self.small else members(self.seed, batch.group))
         self.few = self.whole if self.small else self._sample(self.seed)
         self.rows = self.whole.rows
-        #: Estimators whose raw advantages vary inside rollouts, where the recorded ones do not.
+        #: Formulas, by key, whose raw advantages vary inside rollouts, where the recorded ones do not.
         self.varying: set[str] = set()
         #: The last rollouts that were looked at, and what is recorded of them.
         self.seen: tuple[bytes, View] | None = None
         #: What `plain` gave, where it does not take much memory.
         self.shapes: dict[int, list[tuple[Setup, Shape]]] = {}
 
-    def _sample(self, rows: Tensor) -> "Sample":
+    def _sample(self, rows: Tensor) -> Sample:
         if self.small:
             return Sample(rows, self.batch, self.view)
         return Sample(rows, take(self.batch, rows), view_of(self.view, rows))
 
-    def sample(self, formula: Formula | Setup) -> "Sample":
+    def sample(self, formula: Formula | Setup) -> Sample:
         """Whole groups where the formula compares siblings, else a few rollouts."""
         return self.whole if compares(formula) else self.few
 
@@ -89,24 +83,23 @@ class Search:
         """The raw advantages, None where the estimator refuses."""
         run, key = setup.run or ESTIMATORS[setup.estimator].run, ""
         if setup.run is None and setup.batch is self.batch:
-            key = f"{setup.estimator} {setup.params!r}"
+            key = self.key(setup)
             if key in self.kept:
                 return self.kept[key]
-        batch = setup.batch if self.small else self._summed(setup)
+        batch = setup.batch if self.small else self.summed(setup)
         try:
             found = run(batch, setup.params, torch.float64)
         except Refused:
             return None
-        self.per_token[setup.estimator] = found.per_token
         if key and (self.small or not found.per_token):
             self.kept[key] = found
         return found
 
-    def _summed(self, setup: Setup) -> Batch:
+    def summed(self, setup: Setup) -> Batch:
         """The batch with its token rewards summed up as scores, once for all formulas that see sums only."""
         batch, params = setup.batch, setup.params
         tokens = batch.token_level_rewards
-        if self.per_token.get(setup.estimator, True) or not isinstance(params, MembershipParams):
+        if not isinstance(params, MembershipParams) or self.token_level(setup):
             return batch
         if tokens is None or params.score != "tokens" or params.kl_coef or params.reward_weights is not None:
             return batch
@@ -123,24 +116,47 @@ class Search:
     def sees(self, formula: Formula, variant: Input | Whiten | Rescale) -> bool:
         """Whether the mistake can make the formula give what is recorded: it looks at what is changed, and
         varies inside rollouts as the recorded numbers do or do not."""
-        if formula.estimator in self.varying:
+        if formula.key in self.varying or not self.of_kind(formula):
             return False
         if not isinstance(variant, Input):
             return True
         if variant.groups:
-            return compares(formula)
+            rules = self.rules(formula)
+            return compares(formula) if rules is None else rules.grouped
         setup = Setup(self.batch, formula.estimator, formula.params)
         if variant.rows or variant.scores or self.token_level(setup):
             return True
         # One number per rollout sees single tokens only by counting them.
         return formula.estimator == "opo" or any(one.whitening.scope != "none" for one in formula.conventions)
 
+    def rules(self, formula: Formula) -> Rules | None:
+        return rules_of(formula.estimator, formula.params, formula.key)
+
+    def of_kind(self, formula: Formula) -> bool:
+        """Whether the formula can give numbers that vary inside rollouts, where the recorded ones do."""
+        rules = self.rules(formula)
+        return rules is None or rules.per_token or not self.varied
+
     def token_level(self, setup: Setup) -> bool:
         """Whether the estimator gives a number per token."""
-        if setup.estimator not in self.per_token:
-            batch = self.whole.part if setup.batch.rollouts == self.batch.rollouts else setup.batch
-            self.raw(replace(setup, batch=batch))
-        return self.per_token.get(setup.estimator, False)
+        key = self.key(setup)
+        rules = rules_of(setup.estimator, setup.params, key)
+        if rules is not None:
+            return rules.per_token
+        if key not in self.ran:
+            run = ESTIMATORS[setup.estimator].run
+            try:
+                self.ran[key] = run(self.whole.part, setup.params, torch.float64).per_token
+            except Refused:
+                self.ran[key] = False
+        return self.ran[key]
+
+    def key(self, setup: Setup) -> str:
+        """Estimator and parameters in one text."""
+        kept = self.keys.get(id(setup.params))
+        if kept is None or kept[0] is not setup.params:
+            kept = self.keys[id(setup.params)] = setup.params, f"{setup.estimator} {setup.params!r}"
+        return kept[1]
 
     def shape(self, setup: Setup, variant: Input | None) -> Shape | None:
         """The raw advantages on the whole batch, or None where they cannot be those recorded.
@@ -149,7 +165,7 @@ class Search:
         if self.until is not None and time.monotonic() > self.until:
             raise TooLong
         if not self.token_level(setup):
-            if self.view.recorded.per_token and self.view.per_rollout is None:
+            if self.varied:
                 return None
         elif not self.small and not self._survives(setup, variant):
             return None
@@ -162,6 +178,8 @@ class Search:
             shape = Shape(altered.batch, raw)
         per_token = raw.per_token and self.view.recorded.per_token
         if per_token and self.small and not mostly(lines(raw.advantages, self.view)):
+            if variant is None and self.view.per_rollout is not None:
+                self.varying.add(self.key(setup))
             return None
         return shape
 
@@ -197,9 +215,11 @@ class Search:
         raw = None if altered is None else self.raw(altered)
         if raw is None or not raw.per_token:
             return False
+        if not seen.recorded.per_token:
+            return plausible_means(raw.advantages, seen)
         if not mostly(lines(raw.advantages, seen)):
             if variant is None and seen.per_rollout is not None:
-                self.varying.add(setup.estimator)
+                self.varying.add(self.key(setup))
             return False
         return seen.per_rollout is None or plausible_means(raw.advantages, seen)
 
@@ -213,7 +233,7 @@ class Search:
             return
         sample = self.sample(formula)
         part = replace(setup, batch=sample.part)
-        altered = part if variant is None or variant.rows else variant.alter(part)
+        altered = part if variant is None else self._altered(part, variant, sample)
         if altered is None or type(altered.params) is not type(setup.params):
             return
         for params in settings(altered, sample.seen, grid):
@@ -222,6 +242,13 @@ class Search:
             if getattr(params, "kl_coef", 0) and not getattr(altered.params, "kl_coef", 0):
                 known["kl_coef"] = params.kl_coef
             yield replace(setup, params=replace(setup.params, **known))
+
+    def _altered(self, part: Setup, variant: Input, sample: Sample) -> Setup | None:
+        """The setup of the sample with the mistake; as it is where that is only in who is whose sibling."""
+        if not variant.rows or self.small:
+            return variant.alter(part)
+        whole = None if variant.groups else variant.alter(replace(part, batch=self.batch))
+        return part if whole is None else replace(whole, batch=take(whole.batch, sample.rows))
 
     # Comparing -----------------------------------------------------------------------------------------
 
@@ -237,12 +264,13 @@ class Search:
         return self.view.fit(raw.advantages, True, affine)
 
     def keep(
-        self, setup: Setup, shape: Shape, option: "Option", convention: Convention, known: Fit | None = None
+        self, setup: Setup, shape: Shape, option: Option, convention: Convention, known: Fit | None = None
     ) -> Fit:
         """Compares one option, unless its fit is known, and keeps it for the convention."""
         fit = known or self.compare(shape, option.affine)
         if known is None and not fit.matched and 0.8 * fit.rollouts <= fit.rollouts_matched:
             fit = self._single(setup, shape, option, fit)
+        self.prospects.best = max(self.prospects.best, fit.rollouts_matched)
         means = option.affine.apply(shape.moments[1])
         what = option.kind, option.whitening, option.label, option.text
         self.found.append(Found(convention, setup.params, *what, fit, means, len(self.found)))
@@ -257,7 +285,7 @@ class Search:
                 found.add(scope)
         return found
 
-    def _single(self, setup: Setup, shape: Shape, option: "Option", fit: Fit) -> Fit:
+    def _single(self, setup: Setup, shape: Shape, option: Option, fit: Fit) -> Fit:
         """Rounding in a framework's single precision is no disagreement: the nearer of both counts."""
         if shape.raw.per_token:
             return fit
@@ -272,28 +300,3 @@ class Search:
         nearer = (coarse - target).abs() < (exact - target).abs()
         better = self.view.fit(torch.where(nearer, coarse, exact), False, IDENTITY)
         return better if better.rollouts_matched > fit.rollouts_matched else fit
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Some rollouts of the batch, and what is recorded of them."""
-
-    rows: Tensor
-    part: Batch
-    seen: View
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """What is done to raw advantages, and what that is called."""
-
-    affine: Affine
-    kind: str
-    whitening: Whitening
-    label: str | None = None
-    text: str = ""
-
-
-def compares(formula: Formula | Setup) -> bool:
-    """Whether the formula compares the rollouts of a group."""
-    return isinstance(formula.params, MembershipParams) or formula.estimator.endswith("token_baseline")

@@ -7,9 +7,11 @@ from estimators.mistakes import MISTAKES
 from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten
 from estimators.mistakes.rescaling import distinct
 from estimators.reconcile_formulas import Formula, whitenings
+from estimators.reconcile_found import Found, Option
+from estimators.reconcile_likely import likely, look_ahead, steps
 from estimators.reconcile_recorded import Fit
 from estimators.reconcile_sample import places, rows_of
-from estimators.reconcile_search import Found, Option, Search
+from estimators.reconcile_search import Search
 from estimators.shape import Shape, composed
 from estimators.whitening import Affine, Whitening
 
@@ -19,6 +21,8 @@ def right(search: Search, formulas: list[Formula], others: bool = False, grid: b
     other kernels of the catalogue. Whether any matched."""
     matched = False
     for formula in formulas:
+        if not search.of_kind(formula) or not steps(search, formula, None):
+            continue
         for setup in search.settings(formula, None, grid):
             shape = search.shape(setup, None)
             if shape is not None and whiten_all(search, formula, setup, shape, others=others):
@@ -59,14 +63,17 @@ def wrong(search: Search, formulas: list[Formula], beside: bool = False) -> None
     """Every formula with one mistake, until one agrees as nearly as can be; if `beside`, with those worth
     naming beside a match."""
     found = list(search.found)
-    for mistake in MISTAKES.values():
-        if beside and not mistake.beside_match:
-            continue
-        for variant in mistake.variants(search.batch, search.hints):
+    tried = [each for each in MISTAKES.values() if each.beside_match or not beside]
+    variants = {each.name: list(each.variants(search.batch, search.hints)) for each in tried}
+    if not beside:
+        look_ahead(search, [each for several in variants.values() for each in several])
+    for mistake in tried:
+        for variant in variants[mistake.name]:
+            search.prospects.forget()
             if beside and not _telling(variant, mistake.name, found):
                 continue
             for formula in formulas:
-                if search.sees(formula, variant):
+                if likely(search, formula, variant):
                     _one(search, formula, variant)
         if not beside and search.exact(len(found)):
             return

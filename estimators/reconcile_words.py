@@ -1,17 +1,25 @@
 """The words of a reconciliation: each candidate and the verdict as sentences."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
-from estimators.reconcile_search import Found, Search
+import torch
+
+from estimators.mistakes.mistake import in_file_order, same_partition
+from estimators.reconcile_found import Found
+from estimators.reconcile_search import Search
 from estimators.reconciliation import Candidate, Reconciliation, Recorded
+from estimators.refused import Refused
+from estimators.registry import ESTIMATORS
 from estimators.request import Request
 from estimators.whitening import Whitening
 
 _FAILING = 20
 #: So many conventions are named in one sentence.
 _NAMED = 6
+#: What the sentence of a mistake says already.
+_SAID = ("epsilon", "ddof", "group_size", "group_count", "incomplete", "segments")
 _SYMBOLS = {"gamma": "γ", "lam": "λ", "epsilon": "ε"}
 
 
@@ -45,7 +53,8 @@ def candidate(found: Found, search: Search, matched: bool, same_as: tuple[str, .
 def _request(found: Found) -> dict[str, Any]:
     grouping = "group_id"
     if found.label is not None and found.label.startswith("stride_grouping:"):
-        grouping = "stride:" + found.label.split(":")[1]
+        size = found.label.split(":")[1]
+        grouping = "stride:" + size if size.isdigit() else grouping
     elif found.label == "prompt_grouping":
         grouping = "prompt"
     convention = found.convention
@@ -72,20 +81,35 @@ def _settings(found: Found, search: Search) -> str:
         value = getattr(found.params, each.name)
         if value == getattr(own, each.name, value) and each.name not in ("gamma", "lam"):
             continue
-        if found.label is not None and each.name in (
-            "epsilon",
-            "ddof",
-            "group_size",
-            "incomplete",
-            "segments",
-        ):
-            continue  # The mistake says it.
+        if (found.label is not None and each.name in _SAID) or _idle(found, search, each.name):
+            continue
         said = hints.get(each.name)
         shown = f"{_SYMBOLS.get(each.name, each.name)} {_words(value)}"
         if isinstance(said, float | int) and isinstance(value, float | int) and said != value:
             shown += f" (the file says {_words(said)})"
         parts.append(shown)
     return f" with {', '.join(parts)}" if parts else ""
+
+
+def _idle(found: Found, search: Search, name: str) -> bool:
+    """Whether the parameter changes nothing on this batch against the convention's own."""
+    if name in ("gamma", "lam"):
+        return False
+    part, params = search.whole.part, found.params
+    size = getattr(params, "group_size", None)
+    if size is not None and same_partition(in_file_order(search.batch) // size, search.batch.group):
+        if name in ("group_size", "group_count", "incomplete"):
+            return True
+        params = replace(params, group_size=None, group_count=None)
+    elif name == "group_size":
+        return False
+    run, own = ESTIMATORS[found.convention.estimator].run, getattr(found.convention.params, name)
+    try:
+        one, other = (run(part, each, torch.float64) for each in (params, replace(params, **{name: own})))
+    except Refused:
+        return False
+    same_kind = one.advantages.shape == other.advantages.shape
+    return same_kind and bool(torch.allclose(one.advantages, other.advantages, 1e-9, 1e-12, equal_nan=True))
 
 
 def _words(value: Any) -> str:
@@ -117,8 +141,13 @@ def summary(verdict: str, candidates: Sequence[Candidate], tied: int) -> str:
         several = ", ".join(names[:_NAMED]) + more
         return f"The numbers fit {tied} candidates equally well ({several}). {first.explanation}"
     name = first.convention + (f" with {first.mistake}" if first.mistake else "")
+    near = f"on {first.rollouts_matched} of {first.rollouts} rollouts"
+    if 2 * first.rollouts_matched < first.rollouts:
+        return (
+            "Nothing in the catalogue gives these numbers, with or without a known mistake, nor anything "
+            f"like them: even what comes nearest, {name}, agrees {near} only."
+        )
     return (
-        f"Nothing in the catalogue gives these numbers. Nearest comes {name}, which agrees on "
-        f"{first.rollouts_matched} of {first.rollouts} rollouts and is off by up to "
-        f"{first.max_abs_error:.3g}."
+        f"Nothing in the catalogue gives these numbers. Nearest comes {name}, which agrees {near} and is off "
+        f"by up to {first.max_abs_error:.3g}."
     )

@@ -19,7 +19,7 @@ from estimators.rewards import rollout_scores
 def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
     yield Input("bf16_rewards", "the group statistics were computed in bfloat16", _coarse, rows=True)
     text = "the rewards were rounded to bfloat16 before anything was computed"
-    yield Input("bf16_rewards", text, _rounded, rows=True)
+    yield Input("bf16_rewards", text, _rounded, rows=True, shared=True)
 
 
 def _rounded(setup: Setup) -> Setup | None:

@@ -17,7 +17,7 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Input | Whiten]:
     if bool(batch.response_mask.all()):
         return
     text = "the mask was not looked at: masked tokens took part like the others"
-    yield Input("mask_ignored", text, _unmasked)
+    yield Input("mask_ignored", text, _unmasked, shared=True)
     text = "the recursion did not look at the mask: masked tokens took part with what is recorded there"
     yield Input("mask_ignored", text, _plain)
     yield Whiten("mask_ignored:whitening", "the whitening did not look at the mask", _every_token)

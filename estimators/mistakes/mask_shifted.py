@@ -36,7 +36,7 @@ def _moved(label: str, text: str, steps: int, edge: str) -> Input:
         made = once(batch, f"{label} {edge}", lambda: shifted(batch.response_mask, batch, steps, edge))
         return replace(setup, batch=made)
 
-    return Input(label, text, alter)
+    return Input(label, text, alter, shared=True)
 
 
 def _of_neighbour(label: str, text: str, by: int) -> Input:
@@ -44,7 +44,7 @@ def _of_neighbour(label: str, text: str, by: int) -> Input:
         made = once(setup.batch, label, lambda: _neighbours(setup.batch, by))
         return replace(setup, batch=made)
 
-    return Input(label, text, alter, rows=True)
+    return Input(label, text, alter, rows=True, shared=True)
 
 
 def _neighbours(batch: Batch, by: int) -> Tensor:

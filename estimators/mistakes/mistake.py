@@ -36,6 +36,7 @@ class Input:
           part of the batch.
     groups  it changes who is whose sibling and nothing else
     scores  it changes what the rewards of a rollout come to
+    shared  it does the same to the batch whatever the formula
     """
 
     label: str
@@ -44,16 +45,21 @@ class Input:
     rows: bool = False
     groups: bool = False
     scores: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Whiten:
     """A mistake in the whitening: from the moments of the raw advantages and the convention's own whitening
-    to what is done to every rollout, `Affine` of `[B]` or `[1]`; None where it does not apply."""
+    to what is done to every rollout, `Affine` of `[B]` or `[1]`; None where it does not apply.
+
+    ids  `[B]`: the scopes that the whitening has besides groups
+    """
 
     label: str
     text: str
     affine: Callable[[Shape, Whitening], Affine | None]
+    ids: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ def regrouped(label: str, text: str, group: Tensor) -> Input:
     def alter(setup: Setup) -> Setup | None:
         return replace(setup, batch=rows_changed(setup.batch, group=group))
 
-    return Input(label, text, alter, rows=True, groups=True)
+    return Input(label, text, alter, rows=True, groups=True, shared=True)
 
 
 def with_params(label: str, text: str, rows: bool = True, **changes: Any) -> Input:

@@ -22,7 +22,7 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Input | Whiten]:
     )
     yield Whiten("padding_counted:mean", mixed, _mean_over_padding)
     text = "the masked tokens at the end of each response were trained on like the others"
-    yield Input("padding_counted", text, _ends_unmasked)
+    yield Input("padding_counted", text, _ends_unmasked, shared=True)
 
 
 def _with_zeros(shape: Shape, own: Whitening) -> Affine | None:

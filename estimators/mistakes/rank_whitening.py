@@ -32,7 +32,7 @@ def _over(label: str, text: str, ids: Tensor) -> Whiten:
     def affine(shape: Shape, own: Whitening) -> Affine | None:
         return shape.whitened_over(ids, kernel(own))
 
-    return Whiten(label, text, affine)
+    return Whiten(label, text, affine, ids)
 
 
 MISTAKE = Mistake(

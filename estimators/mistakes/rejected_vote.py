@@ -17,9 +17,8 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
         text = "rollouts without an unmasked token were left out of their group"
         yield with_params("rejected_left_out", text, fully_masked="exclude")
     if bool(torch.isnan(batch.scores).any()):
-        yield Input(
-            "missing_as_zero", "rollouts without a reward were counted as reward 0", _as_zero, rows=True
-        )
+        text = "rollouts without a reward were counted as reward 0"
+        yield Input("missing_as_zero", text, _as_zero, rows=True, shared=True)
 
 
 def _as_zero(setup: Setup) -> Setup | None:

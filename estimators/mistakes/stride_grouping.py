@@ -1,4 +1,4 @@
-"""Rows grouped by their place in the file, N at a time, where siblings do not lie N by N."""
+"""Rows grouped by their place in the file, N at a time or every Nth, where siblings do not lie so."""
 
 from collections.abc import Iterator
 
@@ -27,6 +27,15 @@ def plausible(batch: Batch, hints: Hints) -> list[int]:
     return [size for size in wanted if 1 < size < batch.rollouts]
 
 
+def moduli(batch: Batch, hints: Hints) -> list[int]:
+    """Numbers by which places may have been divided for their rest: the sizes of the recorded or configured
+    groups, and how many groups those make."""
+    sizes = [size for size in plausible(batch, hints) if size not in _USUAL]
+    sizes += torch.unique(torch.bincount(batch.group)).tolist()[-4:] if batch.rollouts else []
+    sizes += [batch.rollouts // size for size in sizes if size and batch.rollouts % size == 0]
+    return [size for size in dict.fromkeys(sizes) if 1 < size < batch.rollouts]
+
+
 def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
     place = in_file_order(batch)
     for size in plausible(batch, hints):
@@ -38,10 +47,15 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
             text = f"the rows were grouped {size} at a time, and those left over divided by ε alone"
             label = f"stride_grouping:{size}"
             yield with_params(label, text, group_size=size, incomplete="raw")
+    for size in moduli(batch, hints):
+        group = place % size
+        if not same_partition(group, batch.group):
+            text = f"every {size}th row of the file was put together, where siblings lie side by side"
+            yield regrouped(f"stride_grouping:mod_{size}", text, group)
 
 
 MISTAKE = Mistake(
     "stride_grouping",
-    "Rows are grouped by their place in the file, where siblings do not lie side by side.",
+    "Rows are grouped by their place in the file, N at a time or every Nth, where siblings do not lie so.",
     variants,
 )

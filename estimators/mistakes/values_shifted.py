@@ -26,7 +26,7 @@ def _moved(label: str, text: str, steps: int, edge: str) -> Input:
             return None
         return replace(setup, batch=replace(batch, values=shifted(batch.values, batch, steps, edge)))
 
-    return Input(label, text, alter)
+    return Input(label, text, alter, shared=True)
 
 
 MISTAKE = Mistake("values_shifted", "The critic's values are one token off.", variants)

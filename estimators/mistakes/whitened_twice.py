@@ -63,7 +63,7 @@ def _twice(label: str, text: str, ids: Tensor | None) -> Whiten:
             count, m2 = (count > 0).double(), torch.zeros_like(m2)
         return composed(first, of_all((count, mean, m2), setting))
 
-    return Whiten(label, text, affine)
+    return Whiten(label, text, affine, ids)
 
 
 MISTAKE = Mistake(

@@ -1,0 +1,92 @@
+"""Which formulas can have given what is recorded, by the rules they obey and without computing them."""
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from estimators.batch import Batch
+from estimators.membership import MembershipParams, members_of
+from estimators.mistakes.mistake import Setup, dense
+from estimators.reconcile_recorded import View
+from estimators.reconcile_rules import Rules, broken_groups, broken_steps, step_key
+from estimators.refused import Refused
+from estimators.rewards import ScoreParams, TokenRewardParams, rollout_scores
+
+#: A group of so many is not reached by bounds of standardised scores.
+_BOUNDED = 64
+_SCORE = tuple(each.name for each in fields(ScoreParams))
+
+
+class Prospects:
+    """Answers on one variant after another; what formulas share is worked out once for each."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        #: The most rollouts that anything compared so far agrees on.
+        self.best = 0
+        self._known: dict[Any, tuple[Any, Any]] = {}
+
+    def forget(self) -> None:
+        """The answers on another batch than the one as it is."""
+        self._known = {key: kept for key, kept in self._known.items() if key[0]}
+
+    def _once(self, key: tuple[Any, ...], objects: tuple[Any, ...], work: Any) -> Any:
+        """`work()`, once for these objects, which are kept alive so that their ids stay theirs."""
+        whole = (*key, *(id(each) for each in objects))
+        if whole not in self._known:
+            self._known[whole] = objects, work()
+        return self._known[whole][1]
+
+    def steps(self, setup: Setup, seen: View, rules: Rules | None, plain: bool) -> bool:
+        """Whether the recorded numbers can be a recursion over this setup, whose batch is that of `seen`."""
+        if rules is None or not rules.stepped or not seen.recorded.per_token or seen.per_rollout is not None:
+            return True
+        batch, params = setup.batch, setup.params
+        if batch.next_values is not None or not isinstance(params, TokenRewardParams):
+            return True
+        key = plain, "steps", step_key(params)
+        objects = batch.response_mask, batch.values, batch.token_level_rewards, batch.token_level_scores
+        return not self._once(key, (*objects, seen), lambda: broken_steps(setup, seen))
+
+    def lines(self, setup: Setup, rules: Rules | None, plain: bool, ids: Tensor | None = None) -> bool:
+        """Whether enough groups of this setup, on the whole batch, hold numbers that are lines of the scores,
+        inside the scopes `ids` `[B]` where the whitening has scopes of its own."""
+        batch, params = setup.batch, setup.params
+        if rules is None or not rules.lined or setup.run is not None:
+            return True
+        if not isinstance(params, MembershipParams) or (batch.rollout_id is not None):
+            return True
+        if self.view.recorded.per_token and self.view.per_rollout is None:
+            return False
+        key = plain, "lines", params.group_size, params.incomplete, repr([getattr(params, n) for n in _SCORE])
+        objects = batch.scores, batch.token_level_rewards, batch.token_level_scores, batch.group, ids
+        try:
+            broken, telling, spread = self._once(key, objects, lambda: _broken(batch, params, ids, self.view))
+        except Refused:
+            return True
+        if _bounds(params, spread, batch):
+            return True
+        rollouts = int((self.view.counts > 0).sum())
+        return 2 * broken <= telling and (not broken or rollouts - broken > self.best)
+
+
+def _broken(batch: Batch, params: Any, ids: Tensor | None, view: View) -> tuple[int, int, float]:
+    """Groups that hold no lines, groups that can tell, and how far the scores reach."""
+    scores, group = rollout_scores(batch, params), members_of(batch, params)[0]
+    if ids is not None:
+        group = dense(group * (int(ids.max()) + 1) + ids)
+    counted = batch.unmasked > (2 if batch.lengths_known else 0)
+    kept = scores[torch.isfinite(scores)]
+    spread = float(kept.max() - kept.min()) if kept.numel() else 0.0
+    return *broken_groups(scores, group, view, counted), spread
+
+
+def _bounds(params: Any, spread: float, batch: Batch) -> bool:
+    """Whether bounds of the advantages may have bent a line."""
+    ends = getattr(params, "advantage_clip_low", None), getattr(params, "advantage_clip_high", None)
+    near = min((abs(end) for end in ends if end is not None), default=None)
+    if near is None:
+        return False
+    return 2 * spread >= near or int(torch.bincount(batch.group).max()) > _BOUNDED
