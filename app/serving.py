@@ -1,6 +1,7 @@
 """`serve`: web server and one worker for one machine. `web`: the web server alone, for a team."""
 
 import fcntl
+import gc
 import ipaddress
 import os
 import signal
@@ -117,6 +118,7 @@ def run_server(settings: Settings) -> None:
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     server = Server(config, application.state.closing, f"http://{shown}:{port}")
+    gc.freeze()  # what is loaded by now stays: no request waits while it is looked through for garbage
     with listener:
         server.run(sockets=[listener])
     if not server.started:

@@ -7,6 +7,7 @@ step of the run is then a copy of one of them, made by the database itself: 8 mi
 import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,17 @@ COPIED: tuple[tuple[str, dict[str, str]], ...] = (
 )
 
 
-def fill(folder: Path, steps: int, rollouts: int, name: str = "million") -> tuple[str, list[str]]:
-    """Fill the database of a data folder: the run's id and its batches' ids, by step."""
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Id of the run, and of its batches and their estimates by step."""
+
+    run: str
+    batches: list[str]
+    estimates: list[str]
+
+
+def fill(folder: Path, steps: int, rollouts: int, name: str = "million") -> Filled:
+    """Fill the database of a data folder."""
     url = f"sqlite:///{folder / 'vantage.db'}"
     migrate(url)
     engine = make_engine(url)
@@ -51,15 +61,17 @@ def fill(folder: Path, steps: int, rollouts: int, name: str = "million") -> tupl
     estimates = estimate_all(folder, templates)
     with write(engine) as session:
         run_id = runs.get_or_create(session, name).id
-    made: list[str] = []
+    filled = Filled(run_id, [], [])
     for step in range(steps):
         kind = step * kinds // steps
-        made.append(copy(engine, templates[kind], estimates[kind], run_id, step))
+        batch_id, estimate_id = copy(engine, templates[kind], estimates[kind], run_id, step)
+        filled.batches.append(batch_id)
+        filled.estimates.append(estimate_id)
     with write(engine) as session:  # the originals are no part of the run
         session.execute(delete(Run).where(Run.name == "templates"))
     checkpoint(engine)
     engine.dispose()
-    return run_id, made
+    return filled
 
 
 def add_batch(engine: Engine, step: int, rollouts: int, passing: float, rng: np.random.Generator) -> str:
@@ -122,8 +134,8 @@ def estimate_all(folder: Path, batch_ids: Sequence[str]) -> list[str]:
     return made
 
 
-def copy(engine: Engine, batch_id: str, estimate_id: str, run_id: str, step: int) -> str:
-    """The same batch as another step of the run; its id."""
+def copy(engine: Engine, batch_id: str, estimate_id: str, run_id: str, step: int) -> tuple[str, str]:
+    """The same batch as another step of the run: its id, and its estimate's."""
     old = {"batch": batch_id, "estimate": estimate_id}
     new = {"batch": new_id(), "estimate": new_id(), "upload": new_id(), "run": run_id}
     with write(engine) as session:
@@ -134,7 +146,7 @@ def copy(engine: Engine, batch_id: str, estimate_id: str, run_id: str, step: int
         now = time.time()
         session.execute(update(Batch).where(Batch.id == new["batch"]).values(step=step, created=now))
         session.execute(update(Upload).where(Upload.id == new["upload"]).values(sha256=digest, created=now))
-    return new["batch"]
+    return new["batch"], new["estimate"]
 
 
 def copied(table: Table, ids: dict[str, str], old: dict[str, str], new: dict[str, str]) -> Any:
