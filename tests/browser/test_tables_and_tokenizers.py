@@ -32,12 +32,13 @@ def field(page: Page, name: str) -> Locator:
 
 
 def test_columns_are_chosen_once(visit: Callable[..., Page], tmp_path: Path) -> None:
-    page = visit("/")
-    hand_over(page, write_table(tmp_path / "mine.csv", 1))
+    page = visit("/", viewport={"width": 400, "height": 800})
+    hand_over(page, write_table(tmp_path / f"mine_{'without_a_place_to_break_' * 6}.csv", 1))
     page.wait_for_url("**/uploads/*/columns")
     expect(page.locator(".note.warning")).to_contain_text("Which column is the response?")
     expect(page.locator(".preview tbody tr")).to_have_count(5)
     expect(page.locator(".preview tbody tr").nth(4)).to_contain_text("What is 1 + 1?")
+    assert overflow(page) <= 0
     field(page, "response").select_option("model_said")
     field(page, "reward").select_option("marked")
     field(page, "prompt").select_option("asked")
@@ -53,7 +54,6 @@ def test_columns_are_chosen_once(visit: Callable[..., Page], tmp_path: Path) -> 
     page.get_by_role("link", name="choose which column is what").click()
     expect(page.locator("main")).to_contain_text("remembered of an earlier file with these columns")
     expect(field(page, "response")).to_have_value("model_said")
-    page.set_viewport_size({"width": 400, "height": 800})
     assert overflow(page) <= 0
 
 
