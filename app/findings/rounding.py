@@ -67,6 +67,7 @@ def in_few_bits(rewards: Floats) -> Iterator[Emulated]:
 
 def one_pass_variance(rewards: Floats) -> float:
     """E[x²] − E[x]² of float32 numbers in float32: negative, or far off, where the mean is large."""
-    low = rewards.astype(np.float32)
-    mean = low.mean(dtype=np.float32)
-    return float(np.square(low).mean(dtype=np.float32) - mean * mean)
+    with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is infinite there, too
+        low = rewards.astype(np.float32)
+        mean = low.mean(dtype=np.float32)
+        return float(np.square(low).mean(dtype=np.float32) - mean * mean)

@@ -115,7 +115,7 @@ def _sources(
         place = places.get(number)
         if place is not None and isinstance(source, Source):
             state.file, state.source = index, source
-            yield from pipeline.read(source, place, source.name if source.member or several else None)
+            yield from pipeline.read(source, place, place.name if source.member or several else None)
         elif place is not None and isinstance(source, Problem):
             yield replace(source, file=file.name) if several else source
 

@@ -5,6 +5,7 @@ First the companions (metadata beside rows), then the sides of joins, then every
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from app.ingest import refuse, table
 from app.ingest.expand import Caps, DamagedStream
@@ -23,10 +24,14 @@ NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One file of the upload, archives undone: the `number`-th (from 0) that `unwrap` gives of `file`."""
+    """One file of the upload, archives undone: the `number`-th (from 0) that `unwrap` gives of `file`.
+
+    `name` is no other file's, so that their rows are told apart.
+    """
 
     file: int
     number: int
+    name: str
     trail: str
     found: Format | Problem
 
@@ -68,17 +73,26 @@ class Plan:
 
 def make(files: Sequence[File], format: str, settings: Settings, asked: Asked) -> Plan:
     """Look at the beginning of every file; `asked` concerns tables. Raises TooLarge."""
-    plan, caps = Plan(), Caps(settings)
+    plan, caps, names = Plan(), Caps(settings), set[str]()
     for index, file in enumerate(files):
         for number, source in enumerate(unwrap(file, settings, caps)):
             if isinstance(source, Source):
                 found = detect(source, settings, format, asked)
-                plan.places.append(Place(index, number, source.trail, found))
+                name = _unlike(names, source.name, source.trail)
+                plan.places.append(Place(index, number, name, source.trail, found))
             else:
-                plan.places.append(Place(index, number, file.name, source))
+                plan.places.append(Place(index, number, file.name, file.name, source))
     present = {place.format.name for place in plan.places if place.format}
     plan.joins = tuple(join for join in JOINS if {join.main, join.side} <= present)
     return plan
+
+
+def _unlike(taken: set[str], name: str, trail: str) -> str:
+    """The file's name, with its archive's before it or a number behind it where another one has it."""
+    names = chain((name, trail), (f"{trail} ({count})" for count in range(2, len(taken) + 3)))
+    free = next(one for one in names if one not in taken)
+    taken.add(free)
+    return free
 
 
 def detect(

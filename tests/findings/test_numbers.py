@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.findings.rounding import one_pass_variance
 from app.findings.view import Said
 from tests.findings.cases import canonical, load
 from tests.findings.memory import codes_of
@@ -231,6 +232,11 @@ def test_rewards_on_the_grid_of_sixteen_bits() -> None:
 
 def test_graded_scores_lie_on_the_grid_by_nature() -> None:
     assert "precision_loss" not in codes_of(rows_of([[100.0] * 7 + [101.0], [0.25, 0.5, 0.75, 1.0] * 2]))
+
+
+def test_rewards_past_float32_have_no_one_pass_variance() -> None:
+    """Damaged files hold such numbers: infinite, without a warning in the worker's log."""
+    assert not np.isfinite(one_pass_variance(np.array([1e300, -1e300, 1e39])))
 
 
 def test_one_pass_variance() -> None:

@@ -240,3 +240,20 @@ def test_nothing_in_a_damaged_archive_raises(tmp_path: Path) -> None:
     assert isinstance(
         next(unwrap(File(written(tmp_path, whole[:-5]), "x.zip"), Settings())), (Source, Problem)
     )
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """Rows of both are counted, and what is said of a row says of which file's."""
+    good, bad = b'{"response": "a", "reward": 1}\n', b"no row\n"
+    paths = []
+    for number in range(2):
+        path = tmp_path / f"{number}.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("rows.jsonl", bad + good.replace(b"a", b"x%d" % number))
+        paths.append(path)
+    outcome = read(*paths, names=["0.zip", "0.zip"])
+    assert [(problem.file, problem.row) for problem in outcome.said("not_json")] == [
+        ("rows.jsonl", 1),
+        ("0.zip/rows.jsonl", 1),
+    ]
+    assert [rollout.file for rollout in outcome.rollouts] == ["rows.jsonl", "0.zip/rows.jsonl"]
