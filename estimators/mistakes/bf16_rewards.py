@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.centring import CentringParams
+from estimators.centring import CentringParams, by_size
 from estimators.estimator import Raw
 from estimators.mistakes.mistake import Input, Mistake, Setup
 from estimators.reconciliation import Hints
@@ -56,18 +56,16 @@ def _statistics(batch: Batch, params: Any, estimator: str, fine: Tensor) -> Tens
     found = fine.clone()
     divided = estimator.startswith("grpo") and getattr(params, "scale_rewards", "group") == "group"
     divided &= bool(getattr(params, "norm_adv_by_std_in_grpo", True))
-    order = torch.argsort(batch.group, stable=True)
-    sizes = torch.bincount(batch.group)[torch.unique(batch.group)].tolist()
-    for members in torch.split(order, sizes):
+    for members in by_size(batch.group, torch.ones_like(batch.group, dtype=torch.bool)):
         own = scores[members]
-        if members.shape[0] < 2 or not bool(torch.isfinite(own).all()):
+        if own.shape[1] < 2:
             continue
-        centred = own - own.mean()
+        centred = own - own.mean(dim=1, keepdim=True)
         if divided:
-            centred = centred / (
-                own.std(correction=getattr(params, "ddof", 1)) + getattr(params, "epsilon", 0.0)
-            )
-        found[members] = centred.to(found.dtype)
+            spread = own.std(dim=1, correction=getattr(params, "ddof", 1), keepdim=True)
+            centred = centred / (spread + getattr(params, "epsilon", 0.0))
+        known = torch.isfinite(own).all(dim=1)
+        found[members[known]] = centred[known].to(found.dtype)
     return found
 
 
