@@ -10,9 +10,10 @@ from app.worker import run
 
 
 def main(executor: str, parent: int) -> None:
-    configure("worker")
+    settings = Settings()
+    configure("worker", settings.log_level)
     die_with_parent(parent)
-    run(Settings(), KINDS, executor, parent)
+    run(settings, KINDS, executor, parent)
 
 
 if __name__ == "__main__":

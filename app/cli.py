@@ -48,6 +48,13 @@ def settings_from(**options: Any) -> Settings:
     return Settings(**{name: value for name, value in options.items() if value is not None})
 
 
+def quiet(settings: Settings) -> Settings:
+    """The same settings, logging warnings only unless a level was asked for, so that the address stands out."""
+    if "log_level" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"log_level": "WARNING"})
+
+
 @app.command()
 def serve(
     data_dir: DataDir = None,
@@ -58,17 +65,11 @@ def serve(
     device: Device = None,
 ) -> None:
     """Serve the pages and the API, with one worker. For one machine."""
-    configure("web")
-    serving.serve(
-        settings_from(
-            data_dir=data_dir,
-            database_url=database_url,
-            host=host,
-            port=port,
-            insecure=insecure,
-            device=device,
-        )
+    settings = settings_from(
+        data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure, device=device
     )
+    configure("web", settings.log_level)
+    serving.serve(settings)
 
 
 @app.command()
@@ -80,10 +81,11 @@ def web(
     insecure: Insecure = None,
 ) -> None:
     """Serve the pages and the API without a worker. Any number of them may share one PostgreSQL."""
-    configure("web")
-    serving.web(
-        settings_from(data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure)
+    settings = settings_from(
+        data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure
     )
+    configure("web", settings.log_level)
+    serving.web(settings)
 
 
 @app.command()
@@ -94,8 +96,8 @@ def worker(
     queues: Annotated[str, typer.Option(help="Queues to take jobs from, comma separated.")] = ",".join(KINDS),
 ) -> None:
     """Run ingests and estimates. Start as many as there are devices; each takes jobs on its own."""
-    configure("worker")
     settings = settings_from(data_dir=data_dir, database_url=database_url, device=device)
+    configure("worker", settings.log_level)
     chosen = queue_names(queues)
     prepare(settings)
     run(settings, chosen)
@@ -213,8 +215,10 @@ def demo(
     device: Device = None,
 ) -> None:
     """Load the example runs and serve them."""
-    configure("web")
-    serving.demo(settings_from(data_dir=data_dir, host=host, port=port, insecure=insecure, device=device))
+    settings = settings_from(data_dir=data_dir, host=host, port=port, insecure=insecure, device=device)
+    settings = quiet(settings)
+    configure("web", settings.log_level)
+    serving.demo(settings)
 
 
 @app.command()

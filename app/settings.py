@@ -1,6 +1,7 @@
 """One frozen `Settings`, made at start and passed in. Each field is an environment variable VANTAGE_<NAME>"""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -27,6 +28,9 @@ class Settings(BaseSettings):
         default=(), description="Further host names that requests may carry."
     )
     device: str = Field(default="auto", description="Where estimates run: auto, cpu, cuda, cuda:K or mps.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="The least severe lines that are logged; the demo says WARNING itself."
+    )
     worker_concurrency: int = Field(default=2, description="Jobs of one queue that a worker runs at once.")
     heartbeat_seconds: float = Field(default=5.0, description="How often a worker says that it lives.")
     dead_after_seconds: float = Field(

@@ -4,6 +4,11 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from app.cli import quiet
+from app.settings import Settings
+
 SCRIPT = """
 import logging
 from dbos import error
@@ -32,3 +37,9 @@ def test_logs_are_json_lines_without_cancellations() -> None:
     }  # fmt: skip
     assert "ValueError: v" in lines[1]["exception"]
     assert done.stdout == ""
+
+
+def test_the_demo_logs_warnings_unless_a_level_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert quiet(Settings()).log_level == "WARNING"
+    monkeypatch.setenv("VANTAGE_LOG_LEVEL", "INFO")
+    assert quiet(Settings()).log_level == "INFO"
