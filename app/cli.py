@@ -49,7 +49,7 @@ def settings_from(**options: Any) -> Settings:
 
 
 def quiet(settings: Settings) -> Settings:
-    """The same settings, logging warnings only unless a level was asked for, so that the address stands out."""
+    """The same settings, logging only warnings unless a level was asked for: the address has to stand out."""
     if "log_level" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"log_level": "WARNING"})
