@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from storage.arrays import is_missing
+
 
 def jsonable(value: Any) -> Any:
     """The value with arrays as lists, decimals as numbers where that is exact, times and the like as text.
@@ -26,6 +28,14 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, Decimal):
         return _decimal(value)
     return _bytes(bytes(value)) if isinstance(value, bytes | bytearray) else str(value)
+
+
+def without_arrays(extra: dict[str, Any]) -> None:
+    """Make lists of the arrays among these fields: a per-token name in a format that has no such field."""
+    for name, value in extra.items():
+        if isinstance(value, np.ndarray):
+            gone = is_missing(value) if value.dtype.kind == "f" else np.zeros(value.shape, bool)
+            extra[name] = [None if no else one for one, no in zip(value.tolist(), gone, strict=True)]
 
 
 def _decimal(value: Decimal) -> int | float | str:

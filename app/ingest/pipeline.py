@@ -15,6 +15,7 @@ from app.ingest.expand import Caps, DamagedStream
 from app.ingest.formats import FORMATS
 from app.ingest.groups import Groups
 from app.ingest.joins import Joins
+from app.ingest.jsonable import without_arrays
 from app.ingest.mapping import Asked, Remembered
 from app.ingest.notes import Notes
 from app.ingest.options import Options
@@ -206,6 +207,7 @@ class _Pipeline:
     def _rollout(self, rollout: Rollout, found: Format, notes: Notes, side: bool) -> Rollout | Problem | None:
         """The row as it goes on; why it does not; or None where it waits for the row that it completes."""
         rollout.file = self._name
+        without_arrays(rollout.extra)
         if (rollout.length or 0) > self.settings.max_tokens_per_rollout:
             self._count()
             limit = f"{self.settings.max_tokens_per_rollout:,} (VANTAGE_MAX_TOKENS_PER_ROLLOUT)"

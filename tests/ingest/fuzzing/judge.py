@@ -24,9 +24,7 @@ SECONDS = 5.0
 #: Formats of which every line, or every element of an array, is one row.
 BY_LINE = ("canonical-jsonl", "verl-jsonl")
 BY_TABLE = ("canonical-parquet", "trl-parquet", "verl-generation")
-SERVER = re.compile(
-    r"Traceback|site-packages|\.py\b[\"', ]*line|<[a-z_.]+ object at|0x[0-9a-f]{9,}|<class '|Errno"
-)
+SERVER = re.compile(r"Traceback|site-packages|\.py\b[\"', ]*line|<[a-z_.]+ object at|0x[0-9a-f]{9,}|Errno")
 LONGEST = 2100
 MOST_ROWS = 100_000  # a footer may declare any number
 
