@@ -1,6 +1,8 @@
 """Runs: looked up by name, listed with what they hold, and the rows of the run page."""
 
+import threading
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,10 @@ from storage.models import Batch, Run
 from storage.pages import Page, Sort, paginate
 
 NAME_LENGTH = 255
+#: Statistics of so many batches are kept, about 8 KB each; up to `FEW` missing ones are read by their ids.
+MOST_KEPT, FEW = 4096, 100
+_KEPT: OrderedDict[str, dict[str, Any]] = OrderedDict()
+_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +119,7 @@ def steps(session: AnySession, run_id: str, split: str | None = None) -> list[St
     """One row per ready batch, by step, split and age; batches without a step last. `split` narrows."""
     statement = select(
         Batch.id, Batch.step, Batch.split, Batch.format, Batch.rollouts, Batch.groups, Batch.tokens,
-        Batch.created, Batch.statistics, Batch.codes,
+        Batch.created, Batch.codes,
     ).where(Batch.run_id == run_id, Batch.state == "ready")  # fmt: skip
     if split is not None:
         statement = statement.where(Batch.split == split)
@@ -121,13 +127,32 @@ def steps(session: AnySession, run_id: str, split: str | None = None) -> list[St
         statement.order_by(Batch.step.nulls_last(), Batch.split, Batch.created, Batch.id)
     ).all()
     last = {(row.step, row.split): row.id for row in rows}
+    statistics = _statistics(session, run_id, [row.id for row in rows])
     return [
         StepRow(
             row.id, row.step, row.split, row.step is None or last[row.step, row.split] == row.id, row.format,
-            row.rollouts, row.groups, row.tokens, row.created, row.statistics, row.codes,
+            row.rollouts, row.groups, row.tokens, row.created, statistics[row.id], row.codes,
         )
         for row in rows
     ]  # fmt: skip
+
+
+def _statistics(session: AnySession, run_id: str, batch_ids: list[str]) -> dict[str, dict[str, Any]]:
+    """The statistics of these ready batches of a run. They never change: what was read lately is kept, since
+    reading those of a thousand steps takes most of the time of every page about the run."""
+    with _LOCK:
+        found = {batch_id: _KEPT[batch_id] for batch_id in batch_ids if batch_id in _KEPT}
+    missing = [batch_id for batch_id in batch_ids if batch_id not in found]
+    if not missing:
+        return found
+    few = Batch.id.in_(missing) if len(missing) <= FEW else Batch.run_id == run_id
+    read = session.execute(select(Batch.id, Batch.statistics).where(few, Batch.state == "ready"))
+    new = {batch_id: statistics for batch_id, statistics in read if batch_id not in found}
+    with _LOCK:
+        _KEPT.update(new)
+        while len(_KEPT) > MOST_KEPT:
+            _KEPT.popitem(last=False)
+    return found | new
 
 
 def version(session: AnySession, run_id: str | None = None) -> str:

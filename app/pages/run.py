@@ -9,7 +9,7 @@ from fastapi import Query
 from app.deps import Reader
 from app.errors import NotFound
 from app.figures import FIGURES
-from app.findings.of_run import findings_of_steps
+from app.findings.of_run import kept_findings
 from app.pages.findings import Named, evidence_of
 from app.pages.home import count_severities
 from app.pages.page import Page
@@ -143,9 +143,7 @@ def build(
         crumbs=(Crumb("Runs", "/"), Crumb(found.name)),
         events=f"/api/v1/runs/{found.id}/events",
         version=runs.version(session, found.id),
-        findings=tuple(
-            map(change_of, findings_of_steps([row for row in rows if split in (None, row.split)]))
-        ),
+        findings=tuple(map(change_of, kept_findings([row for row in rows if split in (None, row.split)]))),
         newest=newest_of(session, shown),
         charts=charts_of(found.id, split),
         splits=tuple(sorted({row.split for row in rows if row.split is not None})),

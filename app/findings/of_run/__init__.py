@@ -3,6 +3,8 @@
 No rollout is read. Splits (train, val, …) are looked at one by one, and named where there are several.
 """
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +24,11 @@ from storage import runs
 from storage.database import AnySession
 from storage.runs import StepRow
 
-__all__ = ["RUN_FINDINGS", "findings_of_steps", "run_findings"]
+__all__ = ["RUN_FINDINGS", "findings_of_steps", "kept_findings", "run_findings"]
+#: The findings of so many runs (or splits of runs) are kept.
+MOST_KEPT = 16
+_KEPT: OrderedDict[tuple[Any, ...], list[dict[str, Any]]] = OrderedDict()
+_LOCK = threading.Lock()
 
 #: In the order in which findings of equal severity stand.
 RUN_FINDINGS: dict[str, RunFinding] = {
@@ -43,7 +49,22 @@ RUN_FINDINGS: dict[str, RunFinding] = {
 def run_findings(session: AnySession, run_id: str, split: str | None = None) -> list[dict[str, Any]]:
     """The findings of a run, or of one split of it, worst first: `{code, severity, split, title, explanation,
     remedy, evidence, step, batch}`. `step` and `batch` are where it begins."""
-    return findings_of_steps(runs.steps(session, run_id, split))
+    return kept_findings(runs.steps(session, run_id, split))
+
+
+def kept_findings(rows: Sequence[StepRow]) -> list[dict[str, Any]]:
+    """`findings_of_steps` of stored rows: statistics of a batch never change, so what was found lately in
+    the same rows lately is given again."""
+    key = tuple((row.batch_id, row.newest, *row.codes.items()) for row in rows)
+    with _LOCK:
+        found = _KEPT.get(key)
+    if found is None:
+        found = findings_of_steps(rows)
+        with _LOCK:
+            _KEPT[key] = found
+            while len(_KEPT) > MOST_KEPT:
+                _KEPT.popitem(last=False)
+    return found
 
 
 def findings_of_steps(rows: Sequence[StepRow]) -> list[dict[str, Any]]:
