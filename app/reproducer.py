@@ -19,6 +19,8 @@ from app.shrinking import Reproducer, Start, shrink
 from storage.database import AnySession
 from storage.models import Analysis, Batch
 
+#: Entries of an evidence that say what kind of proof it is.
+WORDS = ("kind", "by", "recorded", "scope", "dtype", "divided", "component", "field")
 #: Reproducers that are kept; a ready batch never changes.
 KEPT = 64
 #: Seconds that a request waits for those before it.
@@ -46,11 +48,18 @@ def of_finding(
 
 
 def _alike(said: dict[str, Any], report: dict[str, Any]) -> bool:
-    """Of recorded advantages: the same mistake, or none in both."""
+    """By the same proof. Of recorded advantages: the same mistake, or none in both."""
     if said["code"] != recorded_advantages_disagree.CODE:
-        return True
+        return proof_of(said) == proof_of(report)
     mistakes = [str(each["evidence"].get("mistake")).partition(":")[0] for each in (said, report)]
     return mistakes[0] == mistakes[1] and said["evidence"]["verdict"] == report["evidence"]["verdict"]
+
+
+def proof_of(report: Mapping[str, Any]) -> dict[str, Any]:
+    """By what a finding shows: the words among its evidence, and whether a discount was read off."""
+    evidence = report["evidence"]
+    words = {name: evidence[name] for name in WORDS if isinstance(evidence.get(name), str | bool)}
+    return words | {"attenuation": "attenuation" in evidence}
 
 
 def of_analysis(
