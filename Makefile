@@ -14,7 +14,7 @@ serve: $(VENV)/.installed  ## set up and serve the data in ./vantage-data
 
 test: $(VENV)/.dev  ## set up, install what tests need (a browser included), run everything
 	@./.ci/browser
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 fuzz: $(VENV)/.dev  ## 10,000 damaged uploads and many odd requests, as every night; VANTAGE_FUZZ_SEED=2 for others
 	VANTAGE_FUZZ_FILES=$${VANTAGE_FUZZ_FILES:-10000} VANTAGE_FUZZ_REQUESTS=$${VANTAGE_FUZZ_REQUESTS:-100} \
