@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve test fuzz test-trainers lint bench shots clean
+.PHONY: demo serve test fuzz test-trainers test-peers lint bench shots clean
 
 demo: $(VENV)/.installed  ## set up, load the example runs, serve http://127.0.0.1:8000
 	VANTAGE_DATA_DIR=$${VANTAGE_DATA_DIR:-.demo-data} $(BIN)/vantage demo
