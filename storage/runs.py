@@ -137,6 +137,20 @@ def steps(session: AnySession, run_id: str, split: str | None = None) -> list[St
     ]  # fmt: skip
 
 
+def statistics_before(session: AnySession, run_id: str, split: str | None, step: int) -> list[dict[str, Any]]:
+    """Statistics of every earlier step of a split, by step; a step's newest ready batch counts."""
+    statement = select(Batch.id, Batch.step).where(
+        Batch.run_id == run_id,
+        Batch.state == "ready",
+        Batch.split.is_not_distinct_from(split),
+        Batch.step < step,
+    )
+    rows = session.execute(statement.order_by(Batch.step, Batch.created, Batch.id))
+    newest = {row.step: row.id for row in rows}
+    found = _statistics(session, run_id, list(newest.values()))
+    return [found[batch_id] for batch_id in newest.values()]
+
+
 def _statistics(session: AnySession, run_id: str, batch_ids: list[str]) -> dict[str, dict[str, Any]]:
     """The statistics of these ready batches of a run. They never change: what was read lately is kept, since
     reading those of a thousand steps takes most of the time of every page about the run."""

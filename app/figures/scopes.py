@@ -167,10 +167,12 @@ def _reward_history(
     if setting.unit == "token":
         return (), "the rewards of earlier steps are kept by response only"
     found = []
-    for row in runs.steps(session, batch.run_id):
-        said = row.statistics.get("reward") or {}
-        earlier = row.step is not None and batch.step is not None and row.step < batch.step
-        if row.split == batch.split and row.newest and earlier and said.get("n"):
+    steps = (
+        [] if batch.step is None else runs.statistics_before(session, batch.run_id, batch.split, batch.step)
+    )
+    for statistics in steps:
+        said = statistics.get("reward") or {}
+        if said.get("n"):
             count = float(said["n"])
             found.append(Moments(count, float(said["mean"]), (said["std"] or 0.0) ** 2 * (count - 1)))
     return tuple(found), _why_no_history(batch, "rewards")

@@ -3,6 +3,7 @@ says so."""
 
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,13 +85,6 @@ def data_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_template(tmp_path_factory.mktemp("data-template"))
 
 
-@pytest.fixture(scope="package")
-def postgres_api_url(postgres_url: str) -> Iterator[str]:
-    """A PostgreSQL database with the job engine's tables in it, for all tests of one session."""
-    with databases.postgres_copy(postgres_url) as url:
-        yield url
-
-
 def serving(settings: Settings) -> Iterator[Service]:
     with TestClient(create_app(settings), base_url=BASE) as client:
         state = client.app.state  # type: ignore[attr-defined]
@@ -118,17 +112,17 @@ def filled(
 ) -> Iterator[Service]:
     """On each kind of database, the rows of `tests.api.rows` read and estimated. Not to be changed."""
     folder = tmp_path_factory.mktemp("filled")
-    if request.param == "sqlite":
-        shutil.copytree(data_template, folder / "data")
-        settings = Settings(data_dir=folder / "data")
-    else:
-        settings = Settings(
-            data_dir=folder / "data", database_url=request.getfixturevalue("postgres_api_url")
-        )
-        prepare(settings)
-    for service in serving(settings):
-        service.upload(run="rest")
-        yield service
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            shutil.copytree(data_template, folder / "data")
+            settings = Settings(data_dir=folder / "data")
+        else:
+            url = stack.enter_context(databases.postgres_copy(request.getfixturevalue("postgres_url")))
+            settings = Settings(data_dir=folder / "data", database_url=url)
+            prepare(settings)
+        for service in serving(settings):
+            service.upload(run="rest")
+            yield service
 
 
 @pytest.fixture

@@ -58,3 +58,21 @@ def test_steps_are_in_order_and_the_newest_of_each_is_marked(engine: Engine) -> 
         assert (steps[1].batch_id, steps[1].statistics) == (old.id, {"reward": 0.25})
         assert [step.step for step in runs.steps(session, old.run_id, split="val")] == [2]
         assert runs.steps(session, "nothing") == []
+
+
+def test_the_statistics_of_earlier_steps_are_those_of_the_newest_batch_of_each(engine: Engine) -> None:
+    old = make_batch(engine, step=2, split="train", statistics={"reward": 2.0})
+    make_batch(engine, step=1, split="train", statistics={"reward": 1.0})
+    make_batch(engine, step=2, split="train", statistics={"reward": 2.5})
+    make_batch(engine, step=3, split="train", statistics={"reward": 3.0})
+    make_batch(engine, step=2, split="val", statistics={"reward": 9.0})
+    make_batch(engine, step=1, split=None, statistics={"reward": 7.0})
+    make_batch(engine, step=1, split="train", ready=False)
+    with read(engine) as session:
+
+        def before(split: str | None, step: int) -> list[float]:
+            return [each["reward"] for each in runs.statistics_before(session, old.run_id, split, step)]
+
+        assert before("train", 3) == [1.0, 2.5]
+        assert before("train", 1) == []
+        assert before(None, 5) == [7.0]
