@@ -21,6 +21,7 @@ SCRIPTS = {
     "reconcile": "reconcile.py",
     "ingest": "ingest.py",
     "pages": "pages.py",
+    "token_page": "token_page.py",
     "recorder": "recorder.py",
 }
 
