@@ -139,24 +139,12 @@ def finish(
     `light`: the light columns of its rollouts, where they were read; they are then kept as one.
     """
     prompt_groups.recount(session, batch_id)
-    counted = _counts(session, batch_id)
-    found = findings or []
-    changed = session.execute(
-        update(Batch)
-        .where(Batch.id == batch_id, Batch.state == INGESTING)
-        .values(
-            state=READY,
-            rollouts=counted["rollouts"] if rollouts is None else rollouts,
-            groups=counted["groups"] if groups is None else groups,
-            tokens=counted["tokens"] if tokens is None else tokens,
-            fields=fields or {},
-            statistics=statistics or {},
-            findings=found,
-            codes={finding["code"]: finding["severity"] for finding in found},
-            **columns,
-        )
-        .returning(Batch.upload_id)
-    ).first()
+    given = {"rollouts": rollouts, "groups": groups, "tokens": tokens}
+    counted = _counts(session, batch_id) | {name: n for name, n in given.items() if n is not None}
+    columns |= {"fields": fields or {}, "statistics": statistics or {}, **_findings(findings or [])}
+    ingesting = update(Batch).where(Batch.id == batch_id, Batch.state == INGESTING)
+    made_ready = ingesting.values(state=READY, **counted, **columns).returning(Batch.upload_id)
+    changed = session.execute(made_ready).first()
     if changed is None:
         return False
     if light is not None:
@@ -168,8 +156,12 @@ def finish(
 
 def revise_findings(session: WriteSession, batch_id: str, findings: list[Any]) -> None:
     """Replace the findings of a ready batch: all of it that may change, where a later analysis says more."""
-    codes = {finding["code"]: finding["severity"] for finding in findings}
-    session.execute(update(Batch).where(Batch.id == batch_id).values(findings=findings, codes=codes))
+    session.execute(update(Batch).where(Batch.id == batch_id).values(**_findings(findings)))
+
+
+def _findings(findings: list[Any]) -> dict[str, Any]:
+    """The findings as a batch has them: whole, and the severity of each code for lists."""
+    return {"findings": findings, "codes": {each["code"]: each["severity"] for each in findings}}
 
 
 def _counts(session: AnySession, batch_id: str) -> dict[str, int]:

@@ -61,18 +61,16 @@ def build(
 ) -> WhiteningPage:
     batch = find_batch(session, batch_id)
     picker, chosen = pick(session, batch, estimate)
-    asked = {"estimate": picker.used.key, "from": first, "to": second, "unit": unit, "source": source}
-    options = {name: value for name, value in asked.items() if value}
+    options = options_of(picker.used.key, first, second, unit, source)
     shown = tables(session, batch, chosen, options, tasks)
     meta = shown.meta
     place = cell_named(shown, cell)
-    title = FIGURES["whitening_scopes"].title
     return WhiteningPage(
         title="Whitening",
         crumbs=(*way_below(session, batch, picker.used.key), Crumb("whitening")),
         batch_id=batch.id,
         picker=picker,
-        chart=ChartOf("whitening_scopes", title, address(batch, "whitening_scopes", options)),
+        chart=chart_of(batch, options),
         matrix_src=address(batch, "sign_flips", options),
         options={name: value for name, value in options.items() if name != "estimate"},
         scopes=tuple((scope, LABELS[scope]) for scope in SCOPES),
@@ -91,12 +89,25 @@ def build(
     )
 
 
+def options_of(
+    estimate: str | None, first: str | None, second: str | None, unit: str | None, source: str | None
+) -> dict[str, str]:
+    """The options of the page's figures that the address gives."""
+    asked = {"estimate": estimate, "from": first, "to": second, "unit": unit, "source": source}
+    return {name: value for name, value in asked.items() if value}
+
+
 def cell_named(shown: Tables, key: str | None) -> MatrixCell | None:
     """The cell of the matrix that the address names. Raises BadRequest where there is none such."""
     place = next((each for row in shown.matrix for each in row if each.key == key), None)
     if key is not None and shown.matrix and place is None:
         raise BadRequest("The address names no cell of the matrix; choose one on the page.")
     return place
+
+
+def chart_of(batch: Batch, options: dict[str, str]) -> ChartOf:
+    name = "whitening_scopes"
+    return ChartOf(name, FIGURES[name].title, address(batch, name, options))
 
 
 def address(batch: Batch, figure: str, options: dict[str, str]) -> str:
