@@ -194,8 +194,17 @@ def error(
     return html(request, "pages/error.html", page, status=status)
 
 
-def locate(request: Request, section: str) -> Here:
-    path = quote(request.url.path)  # decoded by the server; a header and an address take ASCII only
+def token_head(shown: Any, here: Here) -> str:
+    """What stands above the tokens of the response in `shown` (`app.pages.reading.Shown`), alone."""
+    module = environment().get_template("parts/tokens.html").module
+    return str(module.token_head(shown, here))  # type: ignore[attr-defined] # a macro of the template
+
+
+def locate(request: Request, section: str, below: str = "") -> Here:
+    """Where the request is; `below`: the end of its path, for what belongs to the page above it."""
+    path = quote(
+        request.url.path.removesuffix(below)
+    )  # decoded by the server; a header and an address take ASCII only
     query = f"?{request.url.query}" if request.url.query else ""
     beside = "/index.json" if path == "/" else f"{path.removesuffix('.json')}.json"
     return Here(path + query, beside + query, section, f"{request.url.scheme}://{request.url.netloc}")

@@ -69,6 +69,10 @@ class TokenText:
     chunks: tuple[Chunk, ...]
     note: str | None
 
+    def keys(self) -> NDArray[np.uint8]:
+        """The class of each cluster in one number: bucket · 16 + flags."""
+        return np.array(self.buckets, dtype=np.uint8) * np.uint8(16) + np.array(self.flags, dtype=np.uint8)
+
 
 def bucket(values: NDArray[Any], clip: float) -> NDArray[np.int8]:
     """Colour class of each value: eleven equal steps over ±clip, 5 at zero, 11 where the value is NaN."""

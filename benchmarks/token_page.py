@@ -70,10 +70,11 @@ def opened(page: Page, url: str) -> tuple[float, float]:
 
 def recoloured(page: Page) -> float:
     """Milliseconds from the click on another colour until the tokens are painted in it."""
-    link = page.locator(".token-head nav a:not([aria-current])").first
+    region = page.locator(".tokens")
+    before = region.get_attribute("aria-label")
     begun = time.perf_counter()
-    with page.expect_navigation(wait_until="domcontentloaded"):
-        link.click()
+    page.locator(".token-top nav a:not([aria-current])").first.click()
+    page.wait_for_function("(before) => document.querySelector('.tokens').ariaLabel !== before", arg=before)
     assert page.evaluate(SHOWN) > 0
     return 1000 * (time.perf_counter() - begun)
 

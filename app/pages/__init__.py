@@ -5,6 +5,7 @@ from fastapi import APIRouter
 from app.pages import (
     actions,
     batch,
+    colours,
     columns,
     compare,
     dashboard,
@@ -49,4 +50,5 @@ ROUTERS: tuple[APIRouter, ...] = (
     *(router_of(page) for page in PAGES.values()),
     actions.router,
     numbers.router,
+    colours.router,
 )

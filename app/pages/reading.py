@@ -74,6 +74,11 @@ class Shown:
     why: str | None
     of: int | None
 
+    @property
+    def label(self) -> str:
+        """What the region of the text is called."""
+        return f"Tokens of the response, coloured by {self.colour}"
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

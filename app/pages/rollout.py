@@ -81,6 +81,12 @@ class RolloutPage:
 def build(
     session: Reader, batch_id: str, index: int, estimate: str | None = None, color: str | None = None
 ) -> RolloutPage:
+    scene, reading = looked_at(session, batch_id, index, estimate)
+    return page_of(session, scene, reading, coloured(scene, reading, color))
+
+
+def looked_at(session: ReadSession, batch_id: str, index: int, estimate: str | None) -> tuple[Scene, Reading]:
+    """A rollout among its siblings, and what its tokens have. Raises NotFound."""
     batch = find_batch(session, batch_id)
     rollout = rollouts.get(session, batch.id, index)
     if rollout is None:
@@ -88,10 +94,11 @@ def build(
     prompt = session.get_one(Prompt, (batch.id, rollout.group_no))
     scene = scene_of(session, batch, prompt, index, estimate)
     assert scene is not None  # the rollout itself is in it
-    reading = read(session, rollout, scene.chosen)
-    return page_of(
-        session, scene, reading, shown(reading, batch, scene.chosen, scene.mean, scene.clip, color)
-    )
+    return scene, read(session, rollout, scene.chosen)
+
+
+def coloured(scene: Scene, reading: Reading, color: str | None) -> Shown:
+    return shown(reading, scene.batch, scene.chosen, scene.mean, scene.clip, color)
 
 
 def page_of(session: ReadSession, scene: Scene, reading: Reading, text: Shown) -> RolloutPage:

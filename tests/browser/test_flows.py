@@ -54,6 +54,29 @@ def test_from_a_dropped_file_to_its_tokens(visit: Callable[..., Page], site: Sit
     assert page.evaluate("window.ran") is None
 
 
+def test_another_colour_comes_without_another_page(visit: Callable[..., Page], site: Site) -> None:
+    address = f"/batches/{site.example}/rollouts/1"
+    classes = "(all) => all.map((each) => each.className)"
+    page = visit(f"{address}?color=value")
+    tokens, region = page.locator(".tokens .chunk > span"), page.locator(".tokens")
+    in_value = tokens.evaluate_all(classes)
+    page.goto(site.url + address)
+    in_advantage = tokens.evaluate_all(classes)
+    assert in_value != in_advantage
+    page.evaluate("window.still = true")
+    page.keyboard.press("v")
+    expect(region).to_have_attribute("aria-label", "Tokens of the response, coloured by value")
+    assert tokens.evaluate_all(classes) == in_value
+    expect(page.locator(".token-top [aria-current]")).to_have_text("value")
+    assert page.url.endswith(f"{address}?color=value")
+    assert "color=value" in str(page.get_by_role("link", name="after →").get_attribute("href"))
+    page.go_back()
+    expect(region).to_have_attribute("aria-label", "Tokens of the response, coloured by advantage")
+    assert tokens.evaluate_all(classes) == in_advantage and page.url.endswith(address)
+    assert "color" not in str(page.get_by_role("link", name="after →").get_attribute("href"))
+    assert page.evaluate("window.still")
+
+
 def test_whitening_shows_the_task_that_turns_negative(visit: Callable[..., Page], site: Site) -> None:
     page = visit(f"/batches/{site.two_tasks}/whitening")
     assert settle(page) and "failed" not in settle(page)
