@@ -6,7 +6,7 @@ JSON beside it) is the only other one. A variable that nobody gave is an error, 
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -134,7 +134,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.globals.update(asset=asset, vendor=vendor, draw=drawing, classes=_classes)
+    env.globals.update(asset=asset, vendor=vendor, draw=drawing, classes=_classes, made_once=made_once)
     env.filters.update(
         urlencode=url_text,
         num=formatting.number,
@@ -155,6 +155,12 @@ def environment() -> Environment:
         by_estimator=by_estimator,
     )
     return env
+
+
+@lru_cache(maxsize=32)
+def made_once(template: str, macro: str, value: Hashable) -> Markup:
+    """What a macro of a template makes of a value: for a long part that the pages of many batches share."""
+    return Markup(getattr(environment().get_template(template).module, macro)(value))
 
 
 def url_text(value: Any) -> str:

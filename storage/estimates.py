@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,26 +63,6 @@ def of_batch(session: AnySession, batch_id: str) -> list[Estimate]:
     return list(
         session.execute(select(Estimate).where(Estimate.batch_id == batch_id).order_by(*order)).scalars()
     )
-
-
-class Summed(NamedTuple):
-    """The summary of one finished estimate."""
-
-    batch_id: str
-    convention: str
-    summary: dict[str, Any]
-
-
-def summaries_of_run(session: AnySession, run_id: str) -> list[Summed]:
-    """Of every finished estimate by a convention; of one convention and batch, the one to prefer is last."""
-    statement = (
-        select(Estimate.batch_id, Estimate.convention, Estimate.summary)
-        .join(Batch, Batch.id == Estimate.batch_id)
-        .where(Batch.run_id == run_id, Batch.state == "ready", Estimate.state == "succeeded")
-        .where(Estimate.convention.is_not(None))
-        .order_by(Estimate.default, Estimate.created.desc(), Estimate.id)
-    )
-    return [Summed(batch, name or "", summary or {}) for batch, name, summary in session.execute(statement)]
 
 
 def page(

@@ -3,7 +3,8 @@
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Float, Select, cast, func, select
@@ -16,7 +17,7 @@ from storage.pages import Page, Sort, paginate
 
 NAME_LENGTH = 255
 #: Statistics of so many batches are kept, about 8 KB each; up to `FEW` missing ones are read by their ids.
-MOST_KEPT, FEW = 4096, 100
+MOST_KEPT, FEW = 4096, 400
 _KEPT: OrderedDict[str, dict[str, Any]] = OrderedDict()
 _LOCK = threading.Lock()
 
@@ -117,6 +118,11 @@ def _row(row: Any) -> RunRow:
 
 def steps(session: AnySession, run_id: str, split: str | None = None) -> list[StepRow]:
     """One row per ready batch, by step, split and age; batches without a step last. `split` narrows."""
+    return with_statistics(session, run_id, plain_steps(session, run_id, split))
+
+
+def plain_steps(session: AnySession, run_id: str, split: str | None = None) -> list[StepRow]:
+    """The same rows without their statistics (they are empty), for who needs those of a few only."""
     statement = select(
         Batch.id, Batch.step, Batch.split, Batch.format, Batch.rollouts, Batch.groups, Batch.tokens,
         Batch.created, Batch.codes,
@@ -126,15 +132,20 @@ def steps(session: AnySession, run_id: str, split: str | None = None) -> list[St
     rows = session.execute(
         statement.order_by(Batch.step.nulls_last(), Batch.split, Batch.created, Batch.id)
     ).all()
-    last = {(row.step, row.split): row.id for row in rows}
-    statistics = _statistics(session, run_id, [row.id for row in rows])
+    last = {(step, split): id for id, step, split, *_ in rows}
     return [
         StepRow(
-            row.id, row.step, row.split, row.step is None or last[row.step, row.split] == row.id, row.format,
-            row.rollouts, row.groups, row.tokens, row.created, statistics[row.id], row.codes,
+            id, step, split, step is None or last[step, split] == id, kind, rollouts, groups, tokens, created,
+            {}, codes,
         )
-        for row in rows
+        for id, step, split, kind, rollouts, groups, tokens, created, codes in rows
     ]  # fmt: skip
+
+
+def with_statistics(session: AnySession, run_id: str, rows: Sequence[StepRow]) -> list[StepRow]:
+    """Rows of `plain_steps`, with what is known of their rewards, lengths and advantages."""
+    statistics = _statistics(session, run_id, [row.batch_id for row in rows])
+    return [replace(row, statistics=statistics[row.batch_id]) for row in rows]
 
 
 def statistics_before(session: AnySession, run_id: str, split: str | None, step: int) -> list[dict[str, Any]]:

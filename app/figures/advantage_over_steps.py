@@ -14,10 +14,11 @@ from app.figures.palette import LIGHT
 from app.figures.plotly import axis, empty, escape, figure, outside, proportionate, rule, symmetric
 from app.figures.steps import OPTIONS, read_steps, step_axis
 from app.formatting import integer
-from storage import estimates
+from storage import spreads
 from storage.database import ReadSession
 from storage.models import Run
 from storage.runs import StepRow
+from storage.spreads import Spread
 
 TITLE = "Advantage over steps"
 X, Y = "step", "advantage"
@@ -34,7 +35,7 @@ def draw(session: ReadSession, run: Run, options: dict[str, Any]) -> Plot:
     rows, words = read_steps(session, run, options)
     if not rows:
         return empty(TITLE, "no steps recorded for this run.", x=X, y=Y)
-    label, said = spreads(session, run, rows, options["advantages"])
+    label, said = _told(session, run, rows, options["advantages"])
     known = [row for row in rows if row.batch_id in said]
     if not known:
         why = f"no advantages: no step of this run has {escape(label)}." if label else NOTHING
@@ -45,23 +46,19 @@ def draw(session: ReadSession, run: Run, options: dict[str, Any]) -> Plot:
 NOTHING = "no advantages: none are recorded, and no estimate of a step is finished yet."
 
 
-def spreads(session: ReadSession, run: Run, rows: Sequence[StepRow], asked: Any) -> tuple[str, Said]:
+def _told(session: ReadSession, run: Run, rows: Sequence[StepRow], asked: Any) -> tuple[str, Said]:
     """What is drawn in words, and batch -> count, mean and quantiles of its advantages."""
     recorded = {row.batch_id: _recorded(row) for row in rows if _recorded(row).get("quantiles")}
     if asked == RECORDED:
         return "recorded advantages, one mean per rollout", recorded
-    wanted = {row.batch_id for row in rows}
-    found = [
-        each
-        for each in estimates.summaries_of_run(session, run.id)
-        if each.batch_id in wanted and each.summary.get("quantiles")
-    ]
+    every = spreads.of_run(session, run.id, [row.batch_id for row in rows])
+    found = [each for each in every if each.quantiles]
     counts = Counter(name for name, _ in {(each.convention, each.batch_id) for each in found})
     name = asked if asked is not None else max(counts, key=lambda key: (counts[key], key), default=None)
     if name is None:
         return "recorded advantages, one mean per rollout" if recorded else "", recorded
-    mine = {each.batch_id: _summary(each.summary) for each in found if each.convention == name}
-    units = {each.summary["over"] for each in found if each.convention == name}
+    mine = {each.batch_id: _said(each) for each in found if each.convention == name}
+    units = {each.over for each in found if each.convention == name}
     unit = f", over {' or '.join(sorted(units))}" if units else ""
     return f"{name} (recomputed{unit})", mine
 
@@ -70,9 +67,9 @@ def _recorded(row: StepRow) -> dict[str, Any]:
     return row.statistics.get("advantage") or {}
 
 
-def _summary(summary: dict[str, Any]) -> dict[str, Any]:
-    at = {NAMED[key]: value for key, value in summary["quantiles"].items() if key in NAMED}
-    return {"n": summary["count"], "mean": summary["mean"], "quantiles": at}
+def _said(spread: Spread) -> dict[str, Any]:
+    at = {NAMED[key]: value for key, value in spread.quantiles.items() if key in NAMED}
+    return {"n": spread.count, "mean": spread.mean, "quantiles": at}
 
 
 def _figure(

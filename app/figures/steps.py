@@ -18,13 +18,13 @@ OPTIONS = {"split": SPLIT, "last": LAST}
 
 def read_steps(session: ReadSession, run: Run, options: dict[str, Any]) -> tuple[list[StepRow], str]:
     """The rows to draw in step order, and words on what they are. Batches without a step are left out."""
-    rows = [row for row in runs.steps(session, run.id) if row.newest and row.step is not None]
+    rows = [row for row in runs.plain_steps(session, run.id) if row.newest and row.step is not None]
     split = options["split"] if options["split"] is not None else _usual(rows)
     mine = [row for row in rows if row.split == split]
     kept = mine[-int(options["last"]) :]
     words = f"split {split}, " if split else ""
     words += f"the last {len(kept)} of {len(mine)} steps" if len(kept) < len(mine) else _count(len(kept))
-    return kept, words
+    return runs.with_statistics(session, run.id, kept), words
 
 
 def step_axis(rows: Sequence[StepRow]) -> dict[str, Any]:

@@ -28,9 +28,10 @@ def group_members(
 
 def source_codes(columns: Columns) -> tuple[NDArray[np.int64], list[str]]:
     """Dense number of each rollout's data source in order of appearance (−1: none), and their names."""
-    names = list(dict.fromkeys(name for name in columns.data_source.tolist() if name is not None))
-    number = {name: i for i, name in enumerate(names)}
-    return np.array([number.get(name, -1) for name in columns.data_source.tolist()], dtype=np.int64), names
+    listed = columns.data_source.tolist()
+    names = [name for name in dict.fromkeys(listed) if name is not None]
+    number = {None: -1, **{name: i for i, name in enumerate(names)}}
+    return np.array(list(map(number.__getitem__, listed)), dtype=np.int64), names
 
 
 def grouped(batch: Batch, columns: Columns) -> bool:

@@ -90,16 +90,46 @@ def read_cells(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Cell
     if not rows.numbers.size:
         return ()
     statement = select(Prompt.group_no, Prompt.group_id, Prompt.data_source)
-    found = session.execute(statement.where(Prompt.batch_id == batch.id))
-    names = {number: (group_id, source) for number, group_id, source in found}
+    prompts = session.execute(statement.where(Prompt.batch_id == batch.id))
+    names = {number: (group_id, source) for number, group_id, source in prompts}
     named = [names[number] for number in rows.numbers.tolist()]
     weights = total_abs(session, columns, chosen)
     kinds, statistics, threshold = signals(rows, [source for _, source in named])
-    return tuple(
-        cell_of(rows, place, named[place], str(kinds[place]), statistics, counts, weights)
-        for counts in [counts_of(rows, threshold)]
-        for place in range(rows.numbers.size)
+    counts = counts_of(rows, threshold)
+    found = Found(
+        numbers=rows.numbers.tolist(),
+        named=named,
+        rewards=none_if_not_finite(rows.reward),
+        starts=counts.starts.tolist(),
+        ends=counts.ends.tolist(),
+        scored=statistics.scored.tolist(),
+        mean=none_if_not_finite(statistics.mean),
+        std=none_if_not_finite(statistics.std),
+        passed=counts.passed.tolist(),
+        length=none_if_not_finite(counts.length),
+        kinds=kinds.tolist(),
     )
+    return tuple(cell_of(found, place, weights) for place in range(rows.numbers.size))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is known of the groups, one entry each, as plain lists: an array gives up single numbers slowly.
+
+    `rewards` are of all rollouts; a group's are those from its start to its end.
+    """
+
+    numbers: list[int]
+    named: list[tuple[str, str | None]]
+    rewards: list[float | None]
+    starts: list[int]
+    ends: list[int]
+    scored: list[int]
+    mean: list[float | None]
+    std: list[float | None]
+    passed: list[int]
+    length: list[float | None]
+    kinds: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,30 +155,22 @@ def counts_of(rows: Rows, threshold: float) -> Counts:
     return Counts(ends - sizes, ends, passed, length)
 
 
-def cell_of(
-    rows: Rows,
-    place: int,
-    named: tuple[str, str | None],
-    kind: str,
-    statistics: GroupStatistics,
-    counts: Counts,
-    weights: dict[int, float] | None,
-) -> Cell:
-    number = int(rows.numbers[place])
-    rewards = rows.reward[counts.starts[place] : counts.ends[place]].tolist()
+def cell_of(found: Found, place: int, weights: dict[int, float] | None) -> Cell:
+    number, kind = found.numbers[place], found.kinds[place]
+    start, end = found.starts[place], found.ends[place]
     weight = None if weights is None else weights.get(number, 0.0)
     whole = 0.0 if weights is None else weights[-1]
     return Cell(
         group_no=number,
-        group_id=named[0],
-        data_source=named[1],
-        size=len(rewards),
-        scored=int(statistics.scored[place]),
-        rewards=tuple(value if value == value and abs(value) != np.inf else None for value in rewards),
-        mean=none_if_nan(statistics.mean[place]),
-        std=none_if_nan(statistics.std[place]),
-        passed=int(counts.passed[place]),
-        length=none_if_nan(counts.length[place]),
+        group_id=found.named[place][0],
+        data_source=found.named[place][1],
+        size=end - start,
+        scored=found.scored[place],
+        rewards=tuple(found.rewards[start:end]),
+        mean=found.mean[place],
+        std=found.std[place],
+        passed=found.passed[place],
+        length=found.length[place],
         weight=weight,
         share=weight / whole if weight is not None and whole > 0 else None,
         signal=kind,
@@ -193,5 +215,11 @@ def signals(rows: Rows, sources: Sequence[str | None]) -> tuple[NDArray[np.objec
     return group_signal(view, statistics, threshold), statistics, threshold
 
 
-def none_if_nan(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def none_if_not_finite(values: NDArray[np.float64]) -> list[float | None]:
+    known = np.isfinite(values)
+    listed: list[float | None] = values.tolist()
+    return (
+        listed
+        if known.all()
+        else [value if there else None for value, there in zip(listed, known, strict=True)]
+    )
