@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from estimators import Batch, Request, estimate
+from estimators.mistakes.shifting import shifted
 from estimators.reconcile import Recorded, reconcile
 
 
@@ -55,7 +56,8 @@ def main() -> None:
     assert batch.values is not None
     none = Recorded(torch.randn(batch.tokens, generator=draw), True)
     rollouts = Recorded(torch.randn(batch.rollouts, generator=draw), False)
-    shifted = replace(batch, values=torch.cat([batch.values[:1], batch.values[:-1]]))
+    late = replace(batch, values=shifted(batch.values, batch, 1))
+    off = recorded(late, {"convention": "gae/verl", "params": {"gamma": 0.99, "lam": 0.95}})
     few = made(16, 64)
     noise = Recorded(torch.randn(few.tokens, generator=torch.Generator().manual_seed(3)), True)
     some = made(1024, 1600)
@@ -67,7 +69,7 @@ def main() -> None:
         "gae/verl": (batch, gae),
         "grpo/verl": (batch, grpo),
         "grpo/verl, grouped by stride": (dealt, grpo),
-        "gae/verl, values one token off": (shifted, gae),
+        "gae/verl, values one token off": (batch, off),
         "noise": (batch, none),
         "noise, per rollout": (batch, rollouts),
     }
@@ -79,7 +81,8 @@ def main() -> None:
         row = {"case": name, "seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
         first = next(iter(found.candidates), None)  # nothing may be like noise
         rows.append(row | {"verdict": found.verdict, "mistake": None if first is None else first.mistake})
-        print(f"{name:32} {row['seconds']:6.2f} s, {row['cpu']:6.2f} s of CPU, {found.verdict}", flush=True)
+        told = " ".join(str(part) for part in (found.verdict, rows[-1]["mistake"]) if part)
+        print(f"{name:32} {row['seconds']:6.2f} s, {row['cpu']:6.2f} s of CPU, {told}", flush=True)
     result = {
         "rollouts": args.rollouts,
         "tokens": args.tokens,
