@@ -7,6 +7,7 @@ from torch import Tensor
 
 from estimators.mistakes.mistake import Input, Setup, Variant, Whiten
 from estimators.reconcile_formulas import Formula
+from estimators.reconcile_near import changed_rows, near, straight
 from estimators.reconcile_search import Search
 from estimators.reconcile_stack import (
     apart,
@@ -44,9 +45,13 @@ def steps(search: Search, formula: Formula, variant: Variant | None) -> bool:
     part: Setup | None = Setup(sample.part, formula.estimator, formula.params)
     plain = not isinstance(variant, Input)
     if isinstance(variant, Input) and part is not None:
+        if variant.groups and not search.small:
+            return True  # Siblings in the batch are none in the sample.
         if variant.rows and variant.shared and not search.small:
-            return True  # Neighbours in the batch are none in the sample.
-        part = variant.alter(part)
+            changed = changed_rows(search, part, variant, sample.rows)
+            part = None if changed is None else replace(part, batch=changed)
+        else:
+            part = variant.alter(part)
     return part is not None and search.prospects.steps(part, sample.seen, rules, plain)
 
 
@@ -71,6 +76,8 @@ def _hoped(search: Search, formula: Formula, variant: Variant) -> bool:
     """Whether the formula with the mistake comes near, in a run over all such mistakes at once."""
     if not isinstance(variant, Input):
         return _on_line(search, formula, variant.ids if isinstance(variant, Whiten) else None)
+    if not near(search, formula, variant):
+        return False
     rules = search.rules(formula)
     if rules is None or not rules.apart or id(variant) not in search.ahead.long:
         return True
@@ -83,7 +90,7 @@ def _hoped(search: Search, formula: Formula, variant: Variant) -> bool:
 
 def _on_line(search: Search, formula: Formula, ids: Tensor | None) -> bool:
     """Whether the recorded means of rollouts lie on a line of the raw ones, inside the scopes `ids`."""
-    if search.varied or not _straight(formula):
+    if search.varied or not straight(formula):
         return True
     key = formula.key, id(ids)
     if key not in search.ahead.lined:
@@ -91,12 +98,6 @@ def _on_line(search: Search, formula: Formula, ids: Tensor | None) -> bool:
         kept = None if ids is None else largest(ids)
         search.ahead.lined[key] = ids, any(bool(near_lines(one[None], search.view, kept)[0]) for one in means)
     return search.ahead.lined[key][1]
-
-
-def _straight(formula: Formula) -> bool:
-    """Whether every convention does one and the same to all raw advantages."""
-    settings = [each.whitening for each in formula.conventions]
-    return all(each.scope in ("none", "batch") and each.clip is None for each in settings)
 
 
 def look_ahead(search: Search, variants: list[Variant]) -> None:
@@ -117,7 +118,7 @@ def look_ahead(search: Search, variants: list[Variant]) -> None:
 
 
 def _hopes(search: Search, formula: Formula) -> set[int]:
-    one_line = _straight(formula) and not search.varied
+    one_line = straight(formula) and not search.varied
     kept: set[int] = set()
     for batch, long, ids in search.ahead.longs:
         try:

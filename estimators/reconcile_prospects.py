@@ -16,6 +16,8 @@ from estimators.rewards import ScoreParams, TokenRewardParams, rollout_scores
 
 #: A group of so many is not reached by bounds of standardised scores.
 _BOUNDED = 64
+#: So many groups are looked at first, and where most of at least so many hold no lines, no others.
+_FIRST, _ENOUGH = 64, 16
 _SCORE = tuple(each.name for each in fields(ScoreParams))
 
 
@@ -80,6 +82,11 @@ def _broken(batch: Batch, params: Any, ids: Tensor | None, view: View) -> tuple[
     counted = batch.unmasked > (2 if batch.lengths_known else 0)
     kept = scores[torch.isfinite(scores)]
     spread = float(kept.max() - kept.min()) if kept.numel() else 0.0
+    every = (int(group.max()) + 1) // _FIRST if group.numel() else 0
+    if every > 1:
+        broken, telling = broken_groups(scores, group, view, counted & (group % every == 0))
+        if telling >= _ENOUGH and broken > 0.75 * telling:
+            return broken, telling, spread
     return *broken_groups(scores, group, view, counted), spread
 
 

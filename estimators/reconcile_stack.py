@@ -9,8 +9,9 @@ from torch import Tensor
 
 from estimators.batch import ROLLOUT_FIELDS, TOKEN_FIELDS, Batch
 from estimators.masked import segment_sums
+from estimators.mistakes.mistake import Input
 from estimators.reconcile_recorded import View
-from estimators.reconcile_sample import lines
+from estimators.reconcile_sample import Sample, lines
 from estimators.reconciliation import Recorded
 from estimators.rewards import TokenRewardParams
 
@@ -28,12 +29,17 @@ class Ahead:
     long   the ids of all mistakes that are in one
     hopes  of each formula, by key, the ids of those that come near
     lined  of each formula and scopes, whether the recorded means lie on a line of the raw ones
+    parts  by the ids of a mistake and of rollouts, which are kept alive: those rollouts after that mistake
+    many   whole groups spread over the batch, once they are chosen; `grouped`: as each mistake groups them
     """
 
     longs: list[tuple[Batch, View, list[int]]] = field(default_factory=list)
     long: set[int] = field(default_factory=set)
     hopes: dict[str, set[int]] = field(default_factory=dict)
     lined: dict[tuple[str, int], tuple[Tensor | None, bool]] = field(default_factory=dict)
+    parts: dict[tuple[int, int], tuple[Input, Tensor, Batch | None]] = field(default_factory=dict)
+    many: list[Sample | None] = field(default_factory=list)
+    grouped: dict[int, tuple[Input, Sample | None]] = field(default_factory=dict)
 
 
 def stacked(batches: Sequence[Batch]) -> Batch:

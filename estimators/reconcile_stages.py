@@ -9,6 +9,7 @@ from estimators.mistakes.rescaling import distinct
 from estimators.reconcile_formulas import Formula, whitenings
 from estimators.reconcile_found import Found, Option
 from estimators.reconcile_likely import likely, look_ahead, steps
+from estimators.reconcile_near import lies_near
 from estimators.reconcile_recorded import Fit
 from estimators.reconcile_sample import places, rows_of
 from estimators.reconcile_search import Search
@@ -108,7 +109,7 @@ def _altered(search: Search, formula: Formula, variant: Input) -> None:
     for setup in search.settings(formula, variant, grid=False):
         shape = search.shape(setup, variant)
         altered = None if shape is None else variant.alter(setup)
-        if shape is None or altered is None:
+        if shape is None or altered is None or not lies_near(search, formula, shape):
             continue
         if whiten_all(search, formula, altered, shape, variant.label, variant.text):
             return

@@ -1,7 +1,7 @@
 """Every step of the group statistics rounded to bfloat16."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -22,10 +22,23 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
     yield Input("bf16_rewards", text, _rounded, rows=True, shared=True)
 
 
+_REWARDS = ("scores", "token_level_rewards", "token_level_scores")
+
+
 def _rounded(setup: Setup) -> Setup | None:
+    """The rounded batch is kept with the one as it is, as every formula asks for it in turn."""
     batch = setup.batch
+    of = [getattr(batch, each.name) for each in fields(Batch) if each.name != "derived"]
+    kept: tuple[list[Any], Batch | None] | None = batch.derived.get("rounded rewards")
+    if kept is None or any(one is not other for one, other in zip(kept[0], of, strict=True)):
+        kept = batch.derived["rounded rewards"] = of, _coarser(batch)
+    return None if kept[1] is None else replace(setup, batch=kept[1])
+
+
+def _coarser(batch: Batch) -> Batch | None:
+    """The batch with its rewards rounded; None where that changes none."""
     changes: dict[str, Any] = {}
-    for name in ("scores", "token_level_rewards", "token_level_scores"):
+    for name in _REWARDS:
         value = getattr(batch, name)
         if value is not None:
             changes[name] = value.bfloat16().to(value.dtype)
@@ -33,7 +46,7 @@ def _rounded(setup: Setup) -> Setup | None:
         torch.allclose(new, getattr(batch, name), 0.0, 0.0, equal_nan=True) for name, new in changes.items()
     ):
         return None
-    return replace(setup, batch=replace(batch, **changes))
+    return replace(batch, **changes)
 
 
 def _coarse(setup: Setup) -> Setup | None:

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 
-from estimators import CONVENTIONS, Convention, Request, estimate
+from estimators import CONVENTIONS, Convention, Request, estimate, reconcile_search
 from estimators.reconcile import Recorded, reconcile
 from estimators.reconcile_recorded import View
 from estimators.reconcile_rules import broken_groups, rules_of
@@ -74,3 +75,22 @@ def test_one_number_per_rollout_of_a_large_batch_is_traced_although_it_has_value
     assert ("rloo/verl", None) in [
         (each.convention, each.mistake) for each in found.candidates if each.matched
     ]
+
+
+@pytest.mark.parametrize("mistake", ["stride_grouping:6", "group_split:2_dealt", "bf16_rewards"])
+def test_a_mistake_is_named_from_numbers_per_rollout_where_groups_are_sampled(
+    mistake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile_search, "SMALL", 0)
+    batch = replace(generated(4, groups=41, size=6, width=8), rank=None)
+    place = torch.arange(batch.rollouts)
+    coarse = {"scores": batch.scores.bfloat16().double(), "token_level_rewards": None}
+    wrong = {
+        "stride_grouping:6": replace(batch, group=place // 6),
+        "group_split:2_dealt": replace(batch, group=batch.group * 2 + place % 2),
+        "bf16_rewards": replace(batch, **coarse),  # type: ignore[arg-type] # tensors and None
+    }[mistake]
+    made = estimate(wrong, Request.from_dict({"convention": "rloo/verl"})).advantages
+    found = reconcile(batch, Recorded(made.float(), False))
+    named = [(each.convention, each.mistake) for each in found.candidates if each.matched]
+    assert ("rloo/verl", mistake) in named
