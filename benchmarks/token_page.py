@@ -22,9 +22,13 @@ from what_if import uploaded
 RESULTS = Path(__file__).parent / "results"
 FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 #: Until the frame after the tokens stand on the page has been drawn.
-SHOWN = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(
-  () => done(document.querySelectorAll(".chunk span").length > 0 ? performance.now() : -1))))"""
-SCROLL = """(box) => new Promise((done) => {
+SHOWN = """() => new Promise((done, failed) => {
+  setTimeout(() => failed(new Error("no frame was drawn for half a minute")), 30_000);
+  requestAnimationFrame(() => requestAnimationFrame(
+    () => done(document.querySelectorAll(".chunk span").length > 0 ? performance.now() : -1)));
+})"""
+SCROLL = """(box) => new Promise((done, failed) => {
+  setTimeout(() => failed(new Error("scrolling did not end within a minute")), 60_000);
   const gaps = [];
   let before = performance.now();
   const step = (now) => {
