@@ -1,8 +1,6 @@
 """Runs: looked up by name, listed with what they hold, and the rows of the run page."""
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,14 +10,14 @@ from sqlalchemy import delete as delete_from
 
 from storage.database import AnySession, WriteSession, insert_new
 from storage.ids import new_id
+from storage.kept import Kept
 from storage.models import Batch, Run
 from storage.pages import Page, Sort, paginate
 
 NAME_LENGTH = 255
 #: Statistics of so many batches are kept, about 8 KB each; up to `FEW` missing ones are read by their ids.
 MOST_KEPT, FEW = 4096, 400
-_KEPT: OrderedDict[str, dict[str, Any]] = OrderedDict()
-_LOCK = threading.Lock()
+_KEPT: Kept[str, dict[str, Any]] = Kept(MOST_KEPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,18 +163,14 @@ def statistics_before(session: AnySession, run_id: str, split: str | None, step:
 def _statistics(session: AnySession, run_id: str, batch_ids: list[str]) -> dict[str, dict[str, Any]]:
     """The statistics of these ready batches of a run. They never change: what was read lately is kept, since
     reading those of a thousand steps takes most of the time of every page about the run."""
-    with _LOCK:
-        found = {batch_id: _KEPT[batch_id] for batch_id in batch_ids if batch_id in _KEPT}
+    found = _KEPT.among(batch_ids)
     missing = [batch_id for batch_id in batch_ids if batch_id not in found]
     if not missing:
         return found
     few = Batch.id.in_(missing) if len(missing) <= FEW else Batch.run_id == run_id
     read = session.execute(select(Batch.id, Batch.statistics).where(few, Batch.state == "ready"))
     new = {batch_id: statistics for batch_id, statistics in read if batch_id not in found}
-    with _LOCK:
-        _KEPT.update(new)
-        while len(_KEPT) > MOST_KEPT:
-            _KEPT.popitem(last=False)
+    _KEPT.keep(new)
     return found | new
 
 

@@ -3,22 +3,20 @@
 A finished estimate never changes (one that is computed anew finishes anew), so what was read lately is kept.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
 
 from storage.database import ReadSession
+from storage.kept import Kept
 from storage.models import Batch, Estimate
 
 Key = tuple[str, float | None]  # id of an estimate, when it finished
 
 #: Spreads of so many estimates are kept, about 1 KB each; missing ones are read so many at a time.
 MOST_KEPT, MOST_ASKED = 4096, 400
-_KEPT: OrderedDict[Key, "Spread"] = OrderedDict()
-_LOCK = threading.Lock()
+_KEPT: Kept[Key, "Spread"] = Kept(MOST_KEPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +47,9 @@ def of_run(session: ReadSession, run_id: str, batch_ids: Sequence[str]) -> list[
     )
     wanted = set(batch_ids)
     keys = [(row.id, row.finished) for row in session.execute(statement) if row.batch_id in wanted]
-    with _LOCK:
-        found = {key: _KEPT[key] for key in keys if key in _KEPT}
+    found = _KEPT.among(keys)
     new = _read(session, [key for key in keys if key not in found])
-    with _LOCK:
-        _KEPT.update(new)
-        while len(_KEPT) > MOST_KEPT:
-            _KEPT.popitem(last=False)
+    _KEPT.keep(new)
     found |= new
     return [found[key] for key in keys]
 

@@ -3,29 +3,26 @@
 A ready batch never changes, so nothing here is ever stale; the arrays cannot be written to.
 """
 
-import threading
-from collections import OrderedDict
 from dataclasses import fields
 
 import numpy as np
 
 from storage import rollouts
 from storage.database import ReadSession
+from storage.kept import Kept
 from storage.models import Batch
 from storage.rollouts import Columns
 
 #: About 300 bytes each.
 MOST_ROLLOUTS = 131_072
-_KEPT: OrderedDict[str, Columns] = OrderedDict()
-_LOCK = threading.Lock()
+_KEPT: Kept[str, Columns] = Kept(MOST_ROLLOUTS, lambda columns: columns.rollouts)
 
 
 def columns_of(session: ReadSession, batch: Batch) -> Columns:
     """`storage.rollouts.columns` of a batch; of one that is being written, always as it is now."""
-    with _LOCK:
-        if batch.id in _KEPT:
-            _KEPT.move_to_end(batch.id)
-            return _KEPT[batch.id]
+    kept = _KEPT.among([batch.id])
+    if kept:
+        return kept[batch.id]
     found = rollouts.columns(session, batch.id)
     if batch.state != "ready" or found.rollouts > MOST_ROLLOUTS:
         return found
@@ -34,8 +31,5 @@ def columns_of(session: ReadSession, batch: Batch) -> Columns:
         for array in value.values() if isinstance(value, dict) else (value,):
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
-    with _LOCK:
-        _KEPT[batch.id] = found
-        while sum(each.rollouts for each in _KEPT.values()) > MOST_ROLLOUTS:
-            _KEPT.popitem(last=False)
+    _KEPT.keep({batch.id: found})
     return found

@@ -3,7 +3,6 @@
 A batch never changes once it is there, and neither does a finished estimate; so the last few lists are kept.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from app.figures.kept import columns_of
 from app.findings.statistics import group_signal, pass_above
 from app.findings.view import GroupStatistics, TokenFacts, View, group_statistics
 from storage.database import ReadSession
+from storage.kept import Kept
 from storage.models import Batch, Prompt
 from storage.rollouts import Columns
 
@@ -31,8 +31,7 @@ WORDS = {
 }
 DEAD = ("fail", "pass", "single", "unscored")
 
-_KEPT: OrderedDict[tuple[str, str], tuple["Cell", ...]] = OrderedDict()
-_MOST_KEPT = 16
+_KEPT: Kept[tuple[str, str], tuple["Cell", ...]] = Kept(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +76,7 @@ def cells(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Cell, ...
     """A cell per group, by group number; weights under the chosen estimate."""
     estimate = chosen.estimate
     key = (batch.id, "" if estimate is None else f"{estimate.id} {estimate.finished}")
-    if key not in _KEPT:
-        _KEPT[key] = read_cells(session, batch, chosen)
-        while len(_KEPT) > _MOST_KEPT:
-            _KEPT.popitem(last=False)
-    return _KEPT[key]
+    return _KEPT.get(key, lambda: read_cells(session, batch, chosen))
 
 
 def read_cells(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Cell, ...]:

@@ -4,7 +4,6 @@ Reading thousands of rollouts several times takes a while, and neither a batch n
 changes; so the last few tables are kept, by all that they depend on.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +14,13 @@ from app.figures.chosen import Chosen
 from app.figures.offsets import TaskOffsets, task_offsets
 from app.figures.scopes import LABELS
 from storage.database import ReadSession
+from storage.kept import Kept
 from storage.models import Batch
 
 SIGNS = ("−", "0", "+")
 UNITS = (("response", "each response once"), ("token", "each token once"))
 
-_KEPT: OrderedDict[tuple[object, ...], "Tables"] = OrderedDict()
-_MOST_KEPT = 16
+_KEPT: Kept[tuple[object, ...], "Tables"] = Kept(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +75,7 @@ def tables(session: ReadSession, batch: Batch, chosen: Chosen, options: dict[str
     """`options` are those of the figures; `scope` is the one of the table of tasks. Raises BadRequest."""
     finished = None if chosen.estimate is None else chosen.estimate.finished
     key = (batch.id, finished, tuple(sorted(options.items())), scope, earlier(session, batch))
-    if key not in _KEPT:
-        _KEPT[key] = compute(session, batch, options, scope)
-        while len(_KEPT) > _MOST_KEPT:
-            _KEPT.popitem(last=False)
-    return _KEPT[key]
+    return _KEPT.get(key, lambda: compute(session, batch, options, scope))
 
 
 def earlier(session: ReadSession, batch: Batch) -> tuple[object, ...]:

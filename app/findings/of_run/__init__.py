@@ -3,8 +3,6 @@
 No rollout is read. Splits (train, val, …) are looked at one by one, and named where there are several.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,13 +20,12 @@ from app.findings.of_run import (
 from app.findings.of_run.finding import RunFinding, Steps
 from storage import runs
 from storage.database import AnySession
+from storage.kept import Kept
 from storage.runs import StepRow
 
 __all__ = ["RUN_FINDINGS", "findings_of_steps", "kept_findings", "run_findings"]
 #: The findings of so many runs (or splits of runs) are kept.
-MOST_KEPT = 16
-_KEPT: OrderedDict[tuple[Any, ...], list[dict[str, Any]]] = OrderedDict()
-_LOCK = threading.Lock()
+_KEPT: Kept[tuple[Any, ...], list[dict[str, Any]]] = Kept(16)
 
 #: In the order in which findings of equal severity stand.
 RUN_FINDINGS: dict[str, RunFinding] = {
@@ -56,15 +53,7 @@ def kept_findings(rows: Sequence[StepRow]) -> list[dict[str, Any]]:
     """`findings_of_steps` of stored rows: statistics of a batch never change, so what was found lately in
     the same rows lately is given again."""
     key = tuple((row.batch_id, row.newest, *row.codes.items()) for row in rows)
-    with _LOCK:
-        found = _KEPT.get(key)
-    if found is None:
-        found = findings_of_steps(rows)
-        with _LOCK:
-            _KEPT[key] = found
-            while len(_KEPT) > MOST_KEPT:
-                _KEPT.popitem(last=False)
-    return found
+    return _KEPT.get(key, lambda: findings_of_steps(rows))
 
 
 def findings_of_steps(rows: Sequence[StepRow]) -> list[dict[str, Any]]:
