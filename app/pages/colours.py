@@ -5,13 +5,11 @@ is little-endian: a uint32 with the size of the header, the header (JSON: `head`
 and `label`, the region's name), then one byte for each element of the text, in order: see `TokenText.keys`.
 """
 
-import json
-import struct
-
 from fastapi import APIRouter, Request, Response
 
 from app.deps import Reader
 from app.pages.rollout import coloured, looked_at
+from app.responses import framed
 from app.templating import locate, token_head
 
 router = APIRouter()
@@ -30,10 +28,5 @@ def colours(
     scene, reading = looked_at(session, batch_id, index, estimate)
     shown = coloured(scene, reading, color)
     head = token_head(shown, locate(request, "runs", below="/colours"))
-    header = json.dumps({"head": head, "label": shown.label}).encode()
     body = b"" if shown.text is None else shown.text.keys().tobytes()
-    return Response(
-        struct.pack("<I", len(header)) + header + body,
-        media_type="application/octet-stream",
-        headers={"Cache-Control": "private, max-age=60"},
-    )
+    return framed({"head": head, "label": shown.label}, body)

@@ -5,8 +5,6 @@ zero bytes up to a multiple of four, then the float32 values of each track, one 
 there is none.
 """
 
-import json
-import struct
 from typing import Annotated
 
 import numpy as np
@@ -17,6 +15,7 @@ from app.errors import NotFound
 from app.figures import chosen as choosing
 from app.figures.tracks import read_tracks
 from app.pages.batch import find_batch
+from app.responses import framed
 from storage import rollouts
 
 MOST = 4096
@@ -43,11 +42,6 @@ def numbers(
     parts = {track.name: track.values[start:stop] for track in tracks}
     length = max((part.size for part in parts.values()), default=0)
     whole = {name: part for name, part in parts.items() if part.size == length}
-    header = json.dumps({"start": start, "end": start + length, "tracks": list(whole)}).encode()
-    padding = b"\0" * (-len(header) % 4)
+    header = {"start": start, "end": start + length, "tracks": list(whole)}
     body = b"".join(np.ascontiguousarray(part, dtype="<f4").tobytes() for part in whole.values())
-    return Response(
-        struct.pack("<I", len(header)) + header + padding + body,
-        media_type="application/octet-stream",
-        headers={"Cache-Control": "private, max-age=60"},
-    )
+    return framed(header, body, align=4)

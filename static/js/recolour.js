@@ -1,5 +1,7 @@
 // Another colour for the tokens of a response without another page: only their classes come, one byte for each, and
 // what stands above them; see app/pages/colours.py. Whatever fails ends at the page itself.
+import { fetchFramed } from "./framed.js";
+
 const FLAGS = ["m", "o", "sp", "cl"]; // the bits of app/tokens.py
 const NONE = 11;
 const NAMES = Array.from({ length: 256 }, (_, key) =>
@@ -8,15 +10,6 @@ const NAMES = Array.from({ length: 256 }, (_, key) =>
 const above = document.querySelector(".token-top");
 const box = document.querySelector(".tokens");
 let latest = 0;
-
-async function fetchColours(url) {
-  const answer = await fetch(`${url.pathname}/colours${url.search}`);
-  if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
-  const buffer = await answer.arrayBuffer();
-  const size = new DataView(buffer).getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
-  return { ...header, keys: new Uint8Array(buffer, 4 + size) };
-}
 
 function paint(keys) {
   const elements = box.querySelectorAll(".chunk > span");
@@ -50,11 +43,11 @@ async function recolour(url, go) {
   const turn = ++latest;
   box.setAttribute("aria-busy", "true");
   try {
-    const found = await fetchColours(url);
+    const { header, buffer, begin } = await fetchFramed(`${url.pathname}/colours${url.search}`);
     if (turn !== latest) return;
-    paint(found.keys);
-    replaceHead(found.head);
-    box.setAttribute("aria-label", found.label);
+    paint(new Uint8Array(buffer, begin));
+    replaceHead(header.head);
+    box.setAttribute("aria-label", header.label);
     carry(url);
     go?.();
     box.removeAttribute("aria-busy");

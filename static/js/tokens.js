@@ -1,20 +1,17 @@
 // The card with all numbers of the token under the mouse or the keyboard. Numbers come per chunk, as float32, when
 // they are first needed; ?token=N in the URL is the token that is marked.
 import { count, number, signed } from "./format.js";
+import { fetchFramed } from "./framed.js";
 
 const SIGNED = new Set(["advantage", "TD error", "log p − ref"]);
 
 // The header and the tracks of a stretch of tokens; see app/pages/numbers.py.
 async function fetchNumbers(url, start, end) {
   const separator = url.includes("?") ? "&" : "?";
-  const answer = await fetch(`${url}${separator}start=${start}&end=${end}`);
-  if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
-  const buffer = await answer.arrayBuffer();
-  const size = new DataView(buffer).getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
+  const { header, buffer, begin } = await fetchFramed(`${url}${separator}start=${start}&end=${end}`);
   const length = header.end - header.start;
-  const begin = 4 + size + ((4 - (size % 4)) % 4);
-  return new Map(header.tracks.map((name, i) => [name, new Float32Array(buffer, begin + 4 * length * i, length)]));
+  const first = 4 * Math.ceil(begin / 4);
+  return new Map(header.tracks.map((name, i) => [name, new Float32Array(buffer, first + 4 * length * i, length)]));
 }
 
 class Reader {
