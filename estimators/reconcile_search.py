@@ -14,7 +14,7 @@ from estimators.estimator import Raw
 from estimators.membership import MembershipParams
 from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten, rows_changed
 from estimators.reconcile_formulas import Formula, compares
-from estimators.reconcile_found import Found, Option
+from estimators.reconcile_found import Found, Option, in_single
 from estimators.reconcile_prospects import Prospects
 from estimators.reconcile_recorded import Fit, View
 from estimators.reconcile_rules import Rules, rules_of
@@ -38,7 +38,7 @@ from estimators.reconciliation import Hints, TooLong
 from estimators.refused import Refused
 from estimators.registry import ESTIMATORS
 from estimators.rewards import ScoreParams, rollout_scores
-from estimators.shape import IDENTITY, Shape
+from estimators.shape import Shape
 from estimators.whitening import Affine
 
 
@@ -269,7 +269,7 @@ class Search:
         """Compares one option, unless its fit is known, and keeps it for the convention."""
         fit = known or self.compare(shape, option.affine)
         if known is None and not fit.matched and 0.8 * fit.rollouts <= fit.rollouts_matched:
-            fit = self._single(setup, shape, option, fit)
+            fit = in_single(self.view, setup, shape, option, fit)
         self.prospects.best = max(self.prospects.best, fit.rollouts_matched)
         means = option.affine.apply(shape.moments[1])
         what = option.kind, option.whitening, option.label, option.text
@@ -284,19 +284,3 @@ class Search:
             if (scope == "batch" or ids is not None) and on_lines(shape.moments[1], self.view, ids):
                 found.add(scope)
         return found
-
-    def _single(self, setup: Setup, shape: Shape, option: Option, fit: Fit) -> Fit:
-        """Rounding in a framework's single precision is no disagreement: the nearer of both counts."""
-        if shape.raw.per_token:
-            return fit
-        run = setup.run or ESTIMATORS[setup.estimator].run
-        try:
-            raw = run(setup.batch, setup.params, torch.float32)
-        except Refused:
-            return fit
-        exact = option.affine.apply(shape.raw.advantages)
-        coarse = option.affine.apply(raw.advantages.double())
-        target = self.view.per_rollout if self.view.per_rollout is not None else self.view.values
-        nearer = (coarse - target).abs() < (exact - target).abs()
-        better = self.view.fit(torch.where(nearer, coarse, exact), False, IDENTITY)
-        return better if better.rollouts_matched > fit.rollouts_matched else fit
