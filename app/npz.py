@@ -63,8 +63,7 @@ class Growing:
         if name not in self.members:
             if values is None:
                 return
-            # Closed, and thereby gone, with the archive.
-            file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
+            file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 # closed and gone with the archive
             self.members[name] = Member(kind, file)
             self.members[name].fill(before)
         member = self.members[name]

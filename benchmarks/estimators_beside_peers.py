@@ -4,18 +4,17 @@
 
 prints the tables and writes benchmarks/results/estimators.json. Sizes are rollouts × tokens. "half valid" has
 ragged ends and tool output masked in runs. Times are in single precision, as in training; double precision,
-the default for answers, has rows of its own. `rows()` gives the last table to whoever assembles a document.
+the default for answers, has rows of its own.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import peers
+from keeping import keep
 
 if __name__ == "__main__":
     peers.reexec()
@@ -43,7 +42,6 @@ CACHE = (
 )
 CALLS = "at this size a call costs as much as its arithmetic: the ratio is that of two numbers of calls"
 STATISTICS = "two passes over the values in a shared cache, one for the moments and one to apply them"
-RESULTS = Path(__file__).parent / "results" / "estimators.json"
 
 
 class Verl:
@@ -193,12 +191,6 @@ def whitening_rows(verl: Verl, sizes: list[str], rounds: int) -> list[Row]:
     return found
 
 
-def rows() -> list[Row]:
-    """The lines of the last run. Raises FileNotFoundError where there was none."""
-    found: list[Row] = json.loads(RESULTS.read_text())["rows"]
-    return found
-
-
 def measure(sizes: list[str], rounds: int = 7) -> list[Row]:
     """Every line of the table; `faster` is against the peer, `floors` in copies of the same bytes."""
     verl = Verl()
@@ -228,11 +220,7 @@ def main() -> None:
     print(table(found))
     versions = {"python": sys.version.split()[0], "torch": torch.__version__}
     versions |= dict(pinned.split("==") for pinned in peers.PEERS)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(
-        json.dumps({"versions": versions, "rounds": given.rounds, "rows": found, "bounds": bounds}, indent=1)
-        + "\n"
-    )
+    keep("estimators", {"versions": versions, "rounds": given.rounds, "rows": found, "bounds": bounds})
 
 
 if __name__ == "__main__":

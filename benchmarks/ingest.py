@@ -21,8 +21,8 @@ import httpx
 import numpy as np
 import orjson
 import server
+from keeping import keep
 
-RESULTS = Path(__file__).parent / "results"
 FLOATS = ("rollout_log_probs", "old_log_probs", "ref_log_probs", "values", "advantages")
 PAGES = ("/", "/jobs", "/api/v1/batches?limit=50", "/api/v1/runs")
 ENDED = ("succeeded", "failed", "cancelled")
@@ -102,7 +102,7 @@ def until(
             return body
         if body["state"] in ENDED:
             raise SystemExit(f"an ingest ended as {body['state']} too early: {body.get('problems')}")
-        time.sleep(STEP)
+        time.sleep(STEP)  # the states on the way to it are not waited for by the API
     raise SystemExit("an ingest took too long")
 
 
@@ -243,8 +243,7 @@ def main() -> None:
         "bare_cpu_s": bare_cpu,
         "cpu_ratio": bare_cpu / took["worker_cpu_s"],
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "ingest.json").write_text(json.dumps(result, indent=1))
+    keep("ingest", result)
     print(json.dumps(result, indent=1))
 
 

@@ -17,10 +17,10 @@ import httpx
 import metadata
 import numpy as np
 import server
+from keeping import keep
 
 from app.figures import FIGURES
 
-RESULTS = Path(__file__).parent / "results"
 WARM = 2  # requests that warm the connection and the templates
 BATCHES = 64  # so many batches take turns
 
@@ -123,8 +123,7 @@ def main() -> None:
             running.sample()
     result = {"rollouts": args.steps * args.rollouts, "steps": args.steps, "rows": rows, "peak": running.peak}
     result |= {"fill_s": fill_s, "database_bytes": size}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "pages.json").write_text(json.dumps(result, indent=1))
+    keep("pages", result)
     print(json.dumps(result, indent=1))
 
 

@@ -6,12 +6,11 @@ prints a table and writes benchmarks/results/reconcile.json.
 """
 
 import argparse
-import json
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import torch
+from keeping import keep
 
 from estimators import Batch, Request, estimate
 from estimators.mistakes.shifting import shifted
@@ -89,9 +88,7 @@ def main() -> None:
         "threads": torch.get_num_threads(),
         "rows": rows,
     }
-    Path(__file__).with_name("results").joinpath("reconcile.json").write_text(
-        json.dumps(result, indent=1) + "\n"
-    )
+    keep("reconcile", result)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,14 @@
 The server is away throughout, so that nothing but the client is measured; the steps go to disk.
 """
 
-import json
 import statistics
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from keeping import keep
 
 from vantage_client import Recorder
 
@@ -66,9 +65,7 @@ def measure(rows: int, width: int) -> dict[str, float]:
 
 def main() -> None:
     found = {name: measure(*size) for name, size in SIZES.items()}
-    results = Path(__file__).parent / "results"
-    results.mkdir(exist_ok=True)
-    (results / "recorder.json").write_text(json.dumps(found, indent=1) + "\n")
+    keep("recorder", found)
     for name, row in found.items():
         print(
             f"{name}: log {row['log_ms']:.1f} ms (a copy of the tensors {row['copy_ms']:.1f} ms), "

@@ -1,6 +1,5 @@
 """docs/performance.md, from the results in benchmarks/results/."""
 
-import json
 import os
 import platform
 from collections.abc import Iterable
@@ -9,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from estimator_table import misses
+from keeping import result
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results"
 Found = dict[str, Any]
 #: Goals of the parts that are not in their results, and what a miss is known to come from.
 WHAT_IF_MS, RECONCILE_S, PAGE_MS, MEMORY_MIB = 300, 5, 100, 1024
@@ -32,11 +31,6 @@ TOKEN_GOALS = {
     "recolour_ms": ("from a click on another colour until the tokens have it", 500),
     "scroll_p95_ms": ("between frames while it scrolls, p95", 60),
 }
-
-
-def result(name: str) -> Any:
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -16,10 +16,10 @@ import httpx
 import numpy as np
 import orjson
 import server
+from keeping import keep
 from playwright.sync_api import Page, sync_playwright
 from what_if import uploaded
 
-RESULTS = Path(__file__).parent / "results"
 FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 #: Until the frame after the tokens stand on the page has been drawn.
 SHOWN = """() => new Promise((done, failed) => {
@@ -121,7 +121,7 @@ def main() -> None:
             found = measured(f"{running.url}/batches/{batch}/rollouts/0", args.rounds)
     found["tokens"] = args.tokens
     print(json.dumps(found, indent=1))
-    RESULTS.joinpath("token_page.json").write_text(json.dumps(found, indent=1) + "\n")
+    keep("token_page", found)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ benchmarks/results/what_if.json.
 """
 
 import argparse
-import json
 import os
 import statistics
 import tempfile
@@ -18,8 +17,8 @@ import httpx
 import numpy as np
 import orjson
 import server
+from keeping import keep
 
-RESULTS = Path(__file__).parent / "results"
 WAIT = {"wait": 60}
 #: What is asked, with k counting up: another λ, the same in single precision, another ε of groups.
 QUESTIONS: dict[str, Any] = {
@@ -57,7 +56,7 @@ def uploaded(client: httpx.Client, path: Path) -> str:
     assert answer.is_success, answer.text
     made = answer.json()
     while made["state"] in ("queued", "running"):
-        time.sleep(0.2)
+        time.sleep(0.2)  # it may take longer than the API waits
         made = client.get(f"/uploads/{made['id']}").json()
     assert made["state"] == "succeeded", made
     batch = str(made["batches"][0]["id"])
@@ -65,7 +64,7 @@ def uploaded(client: httpx.Client, path: Path) -> str:
         estimates = client.get(f"/batches/{batch}/estimates").json()["items"]
         if estimates and all(each["state"] not in ("queued", "running") for each in estimates):
             return batch
-        time.sleep(0.2)
+        time.sleep(0.2)  # begun by the ingest, so there is no request of ours to wait in
 
 
 def asked(client: httpx.Client, batch: str, body: dict[str, Any]) -> tuple[float, dict[str, float]]:
@@ -114,8 +113,7 @@ def main() -> None:
         ):
             rows = measure(client, uploaded(client, path), given.rounds)
     result = {"tokens": given.rollouts * given.tokens, "cores": os.cpu_count(), "rows": rows}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "what_if.json").write_text(json.dumps(result, indent=1) + "\n")
+    keep("what_if", result)
 
 
 if __name__ == "__main__":

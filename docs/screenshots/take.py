@@ -61,7 +61,7 @@ def pages(base: str) -> dict[str, str]:
         job["state"] in ("queued", "running")
         for job in api.get("/jobs", params={"limit": 200}).json()["items"]
     ):
-        time.sleep(1)
+        time.sleep(1)  # jobs that somebody else asked for have no request to wait in
     run = next(r for r in api.get("/runs").json()["items"] if r["name"] == "example")
     steps = api.get(f"/runs/{run['id']}/steps", params={"limit": 100}).json()["items"]
     batch = next((s for s in steps if s["step"] == 17), steps[-1])["batch"]
@@ -101,7 +101,7 @@ def send(api: httpx.Client, name: str, content: bytes, **options: str) -> dict[s
     answer = api.post("/uploads", params={"wait": "60", "filename": name, **options}, content=content)
     receipt: dict[str, Any] = answer.json()
     while receipt["state"] in ("queued", "running"):
-        time.sleep(1)
+        time.sleep(1)  # it may take longer than the API waits
         receipt = api.get(f"/uploads/{receipt['id']}").json()
     return receipt
 
