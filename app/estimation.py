@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -202,12 +203,14 @@ def run_estimate(task: Task, estimate_id: str) -> None:
     plan = task.commit(begin)
     loaded, result, timing, past = computed(task, batch, request)
     task.stage("storing")
-    store_results(task, estimate_id, batch_id, loaded, result, int(plan["chunk_bytes"]))
+    with ThreadPoolExecutor(1, "summary") as beside:
+        summary = beside.submit(summarise, loaded, result)
+        store_results(task, estimate_id, batch_id, loaded, result, int(plan["chunk_bytes"]))
     found: dict[str, Any] = {
         "per_token": result.per_token,
         "device": device_name(task.device),
+        "summary": summary.result() | past,
         "timing": timing | {"total_seconds": time.perf_counter() - started},
-        "summary": summarise(loaded, result) | past,
     }
 
     def end(session: WriteSession) -> None:

@@ -15,7 +15,7 @@ from app.tasks import Task
 from app.tensors import Loaded
 from estimators import Moments
 from estimators.aggregates import quantiles, running_moments
-from storage import arrays, estimates
+from storage import arrays, codec, estimates
 from storage import jobs as job_rows
 from storage.database import WriteSession
 from storage.models import Estimate
@@ -130,7 +130,7 @@ def packed(
         rows: list[dict[str, Any]] = []
         for stretch in chunk:
             part = {name: slots(each, offsets, loaded.unknown, stretch) for name, each in per_token.items()}
-            rows += arrays.rows_of(batch_id, stretch.group_no, stretch.part, part)
+            rows += arrays.rows_of(batch_id, stretch.group_no, stretch.part, part, codec.QUICK)
         yield chunk[0].start, chunk[-1].end, rows
 
 

@@ -88,7 +88,7 @@ def working(
     device = pick_device(settings.device)
     if parent is not None:
         leave_a_core()
-    engine = make_engine(settings.url, name=session_name(executor))
+    engine = make_engine(settings.url, name=session_name(executor), repeatable=True)
     jobs, stop = connect(settings), threading.Event()
     context = Context(engine, jobs, settings, device, executor, BatchCache(settings.cache_bytes))
     with write(engine) as session:  # before it can begin a job: an unknown worker would not be missed

@@ -29,7 +29,7 @@ from app.storing import run_ingest
 from app.tasks import Cancelled, Commit, Restart, Superseded, Task, Work
 from estimators import Refused
 from storage import jobs as job_rows
-from storage.database import WriteSession, read, write
+from storage.database import WriteSession, checkpoint, read, write
 
 log = get_logger("vantage.worker")
 
@@ -84,7 +84,9 @@ def _register_kind(context: Context, kind: Kind, commit: Commit) -> None:
     # Attempts are counted on the job's row: the engine's own count is reset whenever a job is handed back.
     @DBOS.workflow(name=kind, max_recovery_attempts=1_000_000)
     def workflow(id: str, revision: int) -> str:
-        return perform(context, kind, id, revision, commit)
+        outcome = perform(context, kind, id, revision, commit)
+        checkpoint(context.engine, cut=False)  # now that nobody waits for it
+        return outcome
 
 
 def perform(context: Context, kind: Kind, id: str, revision: int, commit: Commit) -> str:

@@ -197,14 +197,14 @@ def _texts(data: NDArray[Any], sizes: NDArray[Any]) -> list[str]:
 
 
 def rows_of(
-    batch_id: str, group_no: int, part: int, arrays: Mapping[str, Values]
+    batch_id: str, group_no: int, part: int, arrays: Mapping[str, Values], level: int = codec.SMALL
 ) -> Iterator[dict[str, Any]]:
-    """The rows that hold these fields of a part, packed."""
+    """The rows that hold these fields of a part, packed; `level`: `SMALL` or `QUICK` of `storage.codec`."""
     for field, values in arrays.items():
         for name, plain in _plain(field, values):
             if all(array is None for array in plain):
                 continue
-            e = encode(plain)
+            e = encode(plain, level)
             yield {
                 "batch_id": batch_id, "field": name, "group_no": group_no, "part": part, "codec": e.codec,
                 "dtype": e.dtype, "lengths": e.lengths, "checksum": e.checksum, "data": e.data,

@@ -7,6 +7,7 @@ every write is one short transaction that is committed before its answer leaves.
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NewType
 
@@ -15,7 +16,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from psycopg.pq import Format
-from sqlalchemy import Engine, create_engine, event, func, inspect, select, text
+from sqlalchemy import Engine, Executable, create_engine, event, func, inspect, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import DeclarativeBase, Session
 
@@ -28,19 +29,24 @@ READ_POSTGRES: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgres
 #: Execution options of queries for blobs and many numbers. PostgreSQL's text form of a blob is twice as long.
 BINARY = {"vantage_binary": True}
 BUSY_MS = 30_000  # how long a SQLite writer waits for another
+#: Pages of SQLite's log (64 MiB) from which a commit folds it into the file. Workers do it sooner, after a
+#: job: within one it would take as long as writing the job's results does.
+LOG_PAGES = 16_384
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def make_engine(url: str, pool_size: int = 40, name: str = "vantage") -> Engine:
+def make_engine(url: str, pool_size: int = 40, name: str = "vantage", repeatable: bool = False) -> Engine:
     """An engine for `sqlite:///path` or `postgresql://…`. SQLite: WAL, full durability, immediate writers.
 
     `name`: what PostgreSQL calls its sessions, so that another process can end them (`end_sessions`).
+    `repeatable`: what is written can be written again, as a job's results can. Then SQLite's commits do not
+    wait for the disk: a crash of the machine may undo the last of them, in order and each as a whole.
     """
     if url.startswith("sqlite"):
         engine = create_engine(
             url, pool_size=pool_size, max_overflow=10, connect_args={"timeout": BUSY_MS / 1000}
         )
-        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "connect", partial(_prepare_sqlite, "NORMAL" if repeatable else "FULL"))
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     engine = create_engine(
@@ -58,11 +64,15 @@ def psycopg_url(url: str) -> str:
     return url
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
+def _prepare_sqlite(synchronous: str, connection: Any, _record: Any) -> None:
     # The driver's own transaction handling is off: _begin_sqlite says how each one starts.
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY_MS}", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
+    pragmas = {
+        "journal_mode": "WAL", "synchronous": synchronous, "busy_timeout": BUSY_MS, "foreign_keys": "ON",
+        "wal_autocheckpoint": LOG_PAGES,
+    }  # fmt: skip
+    for name, value in pragmas.items():
+        connection.execute(f"PRAGMA {name}={value}")
 
 
 def _begin_sqlite(connection: Any) -> None:
@@ -98,17 +108,18 @@ def write(engine: Engine) -> Iterator[WriteSession]:
         yield WriteSession(session)
 
 
-def checkpoint(engine: Engine) -> None:
+def checkpoint(engine: Engine, cut: bool = True) -> None:
     """SQLite: fold the write-ahead log into the file and cut it, as after a large ingest; else nothing.
 
-    Waits for nobody: where a reader is in its way, the log is cut another time.
+    Waits for nobody: where a reader is in its way, the log is cut another time. Where it need not be `cut`,
+    nobody waits for this either, and the next writer begins it anew.
     """
     if engine.dialect.name != "sqlite":
         return
     with closing(engine.raw_connection()) as connection:
         cursor = connection.cursor()
         cursor.execute("PRAGMA busy_timeout=0")
-        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        cursor.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if cut else 'PASSIVE'})")
         cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
 
 
@@ -134,13 +145,18 @@ def end_sessions(engine: Engine, name: str) -> int:
 
 def upsert(session: WriteSession, model: type[DeclarativeBase], rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows (column -> value, all with the same keys); one whose primary key is there is replaced."""
-    if not rows:
-        return
-    make = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
-    statement = make(model)
+    if rows:
+        statement = _upsert(session.get_bind().dialect.name, model, tuple(rows[0]))
+        session.execute(statement, list(rows))
+
+
+@cache
+def _upsert(dialect: str, model: type[DeclarativeBase], names: tuple[str, ...]) -> Executable:
+    """Kept, as making it anew takes longer than inserting a few rows."""
+    statement = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(model)
     keys = [column.name for column in inspect(model).primary_key]
-    values = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-    session.execute(statement.on_conflict_do_update(index_elements=keys, set_=values), list(rows))
+    values = {name: statement.excluded[name] for name in names if name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=values)
 
 
 def insert_new(

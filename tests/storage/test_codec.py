@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from storage.codec import (
     MISSING,
+    QUICK,
+    SMALL,
     Damaged,
     Encoded,
     Values,
@@ -84,17 +86,17 @@ def same(values: Values, again: Values) -> None:
             np.testing.assert_array_equal(bits(value), bits(back))
 
 
-@given(parts(doubles()))
-def test_doubles_survive_with_every_nan_payload(values: list[NDArray[Any] | None]) -> None:
-    encoded = encode(values)
+@given(parts(doubles()), st.sampled_from([SMALL, QUICK]))
+def test_doubles_survive_with_every_nan_payload(values: list[NDArray[Any] | None], level: int) -> None:
+    encoded = encode(values, level)
     same(values, decode(encoded))
     for slot, value in enumerate(values):
         same([value], [decode_slot(encoded, slot)])
 
 
-@given(parts(singles()))
-def test_singles_survive_with_every_nan_payload(values: list[NDArray[Any] | None]) -> None:
-    again = decode(encode(values))
+@given(parts(singles()), st.sampled_from([SMALL, QUICK]))
+def test_singles_survive_with_every_nan_payload(values: list[NDArray[Any] | None], level: int) -> None:
+    again = decode(encode(values, level))
     for value, back in zip(values, again, strict=True):
         assert (value is None) == (back is None)
         if value is not None and back is not None and value.size:
@@ -133,6 +135,8 @@ def test_doubles_and_singles_in_one_part(values: list[NDArray[Any] | None]) -> N
         (np.array([True, False]), "u1"),
         (np.array([0.5], np.float16), "f4"),
         (np.array([]), "f4"),
+        (np.r_[np.zeros(5000), 0.1], "f8"),  # only the last one does not fit
+        (np.r_[np.zeros(5000), 0.5], "f4"),
     ],
 )
 def test_the_smallest_exact_type_is_stored(array: NDArray[Any], dtype: str) -> None:

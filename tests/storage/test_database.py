@@ -1,8 +1,10 @@
 """Sessions: readers see one moment and cannot write, writers are atomic, and neither stops the other."""
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, delete, event, select, text
@@ -142,6 +144,28 @@ def test_commits_are_durable_on_sqlite(sqlite_engine: Engine) -> None:
             for name in ("journal_mode", "synchronous", "foreign_keys")
         }
     assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_what_can_be_written_again_does_not_wait_for_the_disk(sqlite_engine: Engine) -> None:
+    engine = make_engine(str(sqlite_engine.url), repeatable=True)
+    with engine.connect() as connection:
+        assert connection.execute(text("PRAGMA synchronous")).scalar_one() == 1
+    engine.dispose()
+
+
+def test_a_log_that_is_folded_in_is_begun_anew(sqlite_engine: Engine) -> None:
+    """Without being cut: nobody waits, and it does not grow with what is written."""
+    log = Path(f"{sqlite_engine.url.database}-wal")
+    make_batch(sqlite_engine, [[1.0] * 8] * 20)
+    checkpoint(sqlite_engine, cut=False)
+    size = log.stat().st_size
+    assert size > 0
+    with sqlite3.connect(
+        f"file:{sqlite_engine.url.database}?immutable=1", uri=True
+    ) as file:  # without its log
+        assert file.execute("SELECT count(*) FROM rollout").fetchone() == (160,)
+    make_batch(sqlite_engine, [[1.0] * 8] * 20)
+    assert log.stat().st_size < 1.5 * size
 
 
 def write_in_steps(engine: Engine) -> None:
