@@ -83,8 +83,11 @@ class Base:
         return self.count > 0
 
 
-def read_base(session: ReadSession, batch: Batch, options: Mapping[str, Any]) -> Base:
-    """What the options `estimate`, `source` and `unit` ask for. Raises as `chosen.choose`."""
+def read_base(
+    session: ReadSession, batch: Batch, options: Mapping[str, Any], *, earlier: bool = True
+) -> Base:
+    """What the options `estimate`, `source` and `unit` ask for; without `earlier` steps there is no running
+    scope. Raises as `chosen.choose`."""
     chosen = choosing.choose(session, batch, options["estimate"])
     columns = columns_of(session, batch)
     source = options["source"] or _natural(chosen, columns)
@@ -95,11 +98,10 @@ def read_base(session: ReadSession, batch: Batch, options: Mapping[str, Any]) ->
     weight = _weights(columns, setting)
     if source == "reward":
         mean, m2, label = columns.reward, np.zeros(columns.rollouts), "rewards"
-        history, why_not = _reward_history(session, batch, setting)
     else:
         mean, m2 = _raw(session, batch, chosen, columns)
         label = f"advantages before whitening of {stated(chosen)}" if chosen.estimate else chosen.label
-        history, why_not = _history(session, batch, chosen, setting)
+    history, why_not = _earlier(session, batch, chosen, setting, source) if earlier else ((), "not asked for")
     live = np.isfinite(mean) & (weight > 0)
     codes, names = source_codes(columns)
     return Base(
@@ -148,6 +150,14 @@ def _nothing(source: str, chosen: Chosen) -> str:
         if source == "reward"
         else chosen.why or "no values recorded: advantages."
     )
+
+
+def _earlier(
+    session: ReadSession, batch: Batch, chosen: Chosen, setting: Whitening, source: str
+) -> tuple[tuple[Moments, ...], str]:
+    if source == "reward":
+        return _reward_history(session, batch, setting)
+    return _history(session, batch, chosen, setting)
 
 
 def _history(
@@ -213,7 +223,12 @@ def why_not(base: Base, scope: str) -> str:
 
 def how(base: Base) -> str:
     """What was whitened and how, for a caption."""
-    return f"{base.label}, whitened {setting_words({name: getattr(base.setting, name) for name in FIELDS})}"
+    return f"{base.label}, whitened {settings(base)}"
+
+
+def settings(base: Base) -> str:
+    """Unit, ddof and eps in words."""
+    return setting_words({name: getattr(base.setting, name) for name in FIELDS})
 
 
 FIELDS = ("unit", "ddof", "eps", "eps_placement")

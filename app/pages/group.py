@@ -14,6 +14,7 @@ from app.pages.page import Page
 from app.pages.reading import WINDOW, Missing, Reading, Shown, TrackLine, missing_of, read, shown, track_lines
 from app.pages.scene import Scene, around, scene_of
 from app.pages.siblings import LaneLine, lane_unit, lanes
+from app.pages.slopes import Slopes, slopes
 from app.pages.wall import Wall, wall
 from app.templating import Crumb
 from storage import batches
@@ -71,6 +72,7 @@ class GroupPage:
     components: tuple[str, ...]
     lanes: tuple[LaneLine, ...]
     lane_unit: str
+    slopes: Slopes
     current: int
     previous: int | None
     next: int | None
@@ -136,6 +138,7 @@ def page_of(
         components=components_of(members),
         lanes=lanes(session, members, scene.chosen, scene.means, scene.clip, scene.current.index),
         lane_unit=lane_unit(members),
+        slopes=slopes(session, batch, scene.chosen, scene.indices),
         current=scene.current.index,
         previous=scene.before,
         next=scene.after,

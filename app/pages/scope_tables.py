@@ -4,6 +4,7 @@ Reading thousands of rollouts several times takes a while, and neither a batch n
 changes; so the last few tables are kept, by all that they depend on.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,8 +102,11 @@ def compute(session: ReadSession, batch: Batch, options: dict[str, str], scope: 
 
 def matrix_of(meta: dict[str, Any]) -> tuple[tuple[MatrixCell, ...], ...]:
     counts = meta.get("counts")
-    if meta["empty"] is not None or counts is None:
-        return ()
+    return () if meta["empty"] is not None or counts is None else matrix_of_counts(counts)
+
+
+def matrix_of_counts(counts: Sequence[Sequence[int]]) -> tuple[tuple[MatrixCell, ...], ...]:
+    """Rows − 0 + before, columns − 0 + after."""
     return tuple(
         tuple(
             MatrixCell(SIGNS[i], SIGNS[j], f"{i}{j}", counts[i][j], abs(i - j) == 2, i != j) for j in range(3)
