@@ -1,5 +1,7 @@
 """Names that people give to columns, the surest first, compared in lower case with underscores."""
 
+import re
+
 _TABLE = """
 response: response completion output generation generated_text model_output model_response
     assistant_response output_text response_text completion_text generated prediction rollout_text
@@ -44,3 +46,14 @@ def _parsed(text: str) -> dict[str, tuple[str, ...]]:
 
 #: Field -> names.
 NAMES = _parsed(_TABLE)
+
+
+def normal(name: str) -> str:
+    """As names are compared: lower case, underscores between words."""
+    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()).strip("_")
+
+
+def shown(name: str) -> str:
+    """A column's name in a sentence: one line, not too long."""
+    clean = "".join(character if character.isprintable() else "\ufffd" for character in name)
+    return clean if len(clean) <= 40 else f"{clean[:39]}…"

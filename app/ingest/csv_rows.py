@@ -2,11 +2,14 @@
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import TextIOWrapper
 from itertools import islice
 
+from app.ingest.column_names import NAMES as NAMES_OF_FIELDS
+from app.ingest.column_names import normal, shown
 from app.ingest.record import Source
 
 SEPARATORS = (",", ";", "\t", "|")
@@ -88,7 +91,10 @@ def _record(number: int, cells: list[str]) -> Record:
 
 
 def separator_of(source: Source) -> str | None:
-    """The separator that gives the first rows as many cells as the header has; None where none does."""
+    """The separator that gives the first rows as many cells as the header has; None where none does.
+
+    Nine of ten rows have to fit, or one where the header names a response: prose has commas, too.
+    """
     best: tuple[int, str] | None = None
     for separator in SEPARATORS:
         rows = list(islice(records(source, separator), PEEK + 1))
@@ -96,9 +102,32 @@ def separator_of(source: Source) -> str | None:
             continue
         width = len(rows[0].cells)
         fitting = sum(len(row.cells) == width for row in rows[1:] if row.problem is None)
-        if fitting * 10 >= 9 * (len(rows) - 1) and (best is None or width > best[0]):
+        due = 1 if _names_response(rows[0].cells) else -(-9 * (len(rows) - 1) // 10)
+        if fitting >= due and (best is None or width > best[0]):
             best = (width, separator)
     return None if best is None else best[1]
+
+
+def damage(source: Source) -> str | None:
+    """What is wrong with a table whose header names a response and that has no row to read, as a sentence."""
+    for separator in SEPARATORS:
+        rows = list(islice(records(source, separator), 2))
+        if not rows or rows[0].problem or len(rows[0].cells) < 2 or not _names_response(rows[0].cells):
+            continue
+        kind = f"this is a table separated by {NAMES[separator]}"
+        named = Counter(cell.strip() for cell in rows[0].cells if cell.strip())
+        if twice := [shown(name) for name, count in named.items() if count > 1]:
+            again = " and ".join(twice[:3])
+            return f"{kind} with {again} more than once in its header; give each column a name of its own."
+        if len(rows) < 2:
+            return f"{kind} with a header and no rows."
+        why = rows[1].problem or f"it has {len(rows[1].cells)} cells, the header has {len(rows[0].cells)}"
+        return f"{kind}, but none of its first rows can be read: row 1: {why}."
+    return None
+
+
+def _names_response(cells: list[str]) -> bool:
+    return any(normal(cell) in NAMES_OF_FIELDS["response"] for cell in cells)
 
 
 def _is_header(cells: list[str]) -> bool:

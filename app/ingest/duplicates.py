@@ -59,6 +59,19 @@ OUTCOMES: tuple[tuple[str, Severity, str], ...] = (
 )
 
 
+#: A row and its file, which is None where there is only one.
+_Place = tuple[int, str | None]
+
+
+def _listed(places: list[_Place], count: int) -> str:
+    """ "rows 3 and 4", "rows 3 and 4 of a.jsonl", or each with its file where these differ."""
+    names = {name for _, name in places}
+    name = names.pop() if len(names) == 1 else None
+    alike = not names
+    rows = [str(row) if alike else f"{row} of {name}" for row, name in places]
+    return listed(rows, count, f" of {name}" if name else "")
+
+
 class Duplicates:
     """Keeps or drops exact repeats, as asked; 16 bytes and a number are kept of each row.
 
@@ -68,10 +81,10 @@ class Duplicates:
 
     def __init__(self, options: Options) -> None:
         self._asked = options.duplicates
-        self._seen: dict[bytes, tuple[int, str | None]] = {}
+        self._seen: dict[bytes, _Place] = {}
         self._counts = {"dropped": 0, "kept": 0}
-        self._rows: dict[str, list[int]] = {"dropped": [], "kept": []}
-        self._firsts: dict[str, list[int]] = {"dropped": [], "kept": []}
+        self._rows: dict[str, list[_Place]] = {"dropped": [], "kept": []}
+        self._firsts: dict[str, list[_Place]] = {"dropped": [], "kept": []}
 
     def check(self, rollout: Rollout) -> Problem | None:
         """Sets the digest; the problem that says a repeat was dropped, or None where the row stays."""
@@ -81,14 +94,14 @@ class Duplicates:
         if first == (rollout.row, rollout.file):
             return None
         drop = self._asked == "drop" or (self._asked is None and identified(rollout))
-        self._count("dropped" if drop else "kept", rollout.row, first[0])
+        self._count("dropped" if drop else "kept", (rollout.row, rollout.file), first)
         if not drop:
             return None
         where = f"row {first[0]}" if first[1] == rollout.file else f"row {first[0]} of {first[1]}"
         message = f"row {rollout.row}: repeats {where} exactly; left out"
         return Problem(message, "duplicate_row", "warning", rollout.row, None)
 
-    def _count(self, what: str, row: int, first: int) -> None:
+    def _count(self, what: str, row: _Place, first: _Place) -> None:
         self._counts[what] += 1
         if len(self._rows[what]) < LISTED:
             self._rows[what].append(row)
@@ -101,7 +114,7 @@ class Duplicates:
             if count:
                 rows = "row" if count == 1 else "rows"
                 repeat = "repeats" if count == 1 else "repeat"
-                where = f"{listed(self._rows[what], count)} {repeat} {listed(self._firsts[what], count)}"
+                where = f"{_listed(self._rows[what], count)} {repeat} {_listed(self._firsts[what], count)}"
                 message = f"{count} exact duplicate {rows} ({where}): {then}"
                 yield Problem(message, "duplicate_rows", severity, None, None)
 

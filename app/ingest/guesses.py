@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.ingest import canonical
-from app.ingest.column_names import NAMES
+from app.ingest.column_names import NAMES, normal, shown
 from app.ingest.prompts import is_messages
 from app.ingest.record import PROMPT_FIELD, TOKEN_FIELDS
 from app.ingest.tabular import Look
@@ -45,10 +45,6 @@ class Guess:
     fields: dict[str, str]
     doubts: tuple[str, ...]
     texts: tuple[str, ...]
-
-
-def normal(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()).strip("_")
 
 
 def guess(look: Look) -> Guess:
@@ -145,9 +141,3 @@ def decimal_commas(look: Look, columns: Sequence[str]) -> tuple[str, str] | None
 def mixed(text: str) -> bool:
     """Whether commas stand inside numbers and between them: "[0,5, 1,5]"."""
     return text.lstrip()[:1] == "[" and ", " in text and re.search(r"\d,\d", text) is not None
-
-
-def shown(name: str) -> str:
-    """A column's name in a sentence: one line, not too long."""
-    clean = "".join(character if character.isprintable() else "\ufffd" for character in name)
-    return clean if len(clean) <= 40 else f"{clean[:39]}…"

@@ -171,7 +171,8 @@ def _slow(line: bytes) -> Row:
     try:
         value = _loads(text, pairs)
     except json.JSONDecodeError as error:
-        raise NotJson(error.msg, line.startswith(b"{") and deeper_than(line, 0, at_end=True)) from None
+        why = "more stands behind the object on its line" if error.msg == "Extra data" else error.msg
+        raise NotJson(why, line.startswith(b"{") and deeper_than(line, 0, at_end=True)) from None
     if not isinstance(value, dict):
         raise NotJson(f"a JSON {kind_of(value)}, not an object")
     return Row(value, repeated, bad_bytes)

@@ -157,6 +157,8 @@ class _Reader:
         self._nul_bytes(line)
         if not line.data:
             yield from self.notes.drain()
+            if line.fault is not None:
+                yield line.fault
             return
         fields = self._fields(parser, line)
         if not self.began:
@@ -205,7 +207,7 @@ class _Reader:
         except NotJson as error:
             if error.incomplete and line.last:
                 return _rejected(number, "incomplete_row", "is incomplete")
-            return _rejected(number, "not_json", f"not a JSON row ({error}): {_shown(line.data)}; skipped")
+            return _rejected(number, "not_json", f"not a JSON row ({error}): {shown(line.data)}; skipped")
         self._doubts(number, row)
         return row.fields
 
@@ -230,7 +232,8 @@ def _rejected(number: int, code: str, message: str) -> Problem:
     return Problem(f"row {number}: {message}", code, "error", number)
 
 
-def _shown(data: bytes) -> str:
+def shown(data: bytes) -> str:
+    """The beginning of a line, for a sentence."""
     text = data[: SHOWN * 4].rstrip().decode(errors="replace")
     clean = "".join(character if character.isprintable() else "·" for character in text)
     return clean if len(clean) <= SHOWN else f"{clean[:SHOWN]}…"

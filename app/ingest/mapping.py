@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.errors import Unprocessable
-from app.ingest.guesses import ANSWERS, FIELDS, INTEGERS, LISTS, NUMBERS, Guess, decimal_commas, guess, shown
+from app.ingest.column_names import shown
+from app.ingest.guesses import ANSWERS, FIELDS, INTEGERS, LISTS, NUMBERS, Guess, decimal_commas, guess
 from app.ingest.options import Options
 from app.ingest.record import Unreadable
 from app.ingest.tabular import CSV, Look
@@ -163,7 +164,7 @@ def sentence(look: Look, chosen: Chosen) -> str:
     if missed:
         parts.append(f"not found: {', '.join(missed)}")
     remedy = "change it with column.<field>=<column> or on the upload's page"
-    return f"columns, {look.written}: {'; '.join((*parts, *chosen.guess.doubts))}; {remedy}"
+    return f"columns, {look.written}: {'; '.join(parts)}; {remedy}"
 
 
 def numeric_columns(chosen: Chosen) -> list[str]:

@@ -1,6 +1,6 @@
 """What a reader has to say: at once about a row, or once at the end about many rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from app.ingest.record import Problem, Severity
@@ -16,13 +16,13 @@ class _Tally:
     count: int = 0
 
 
-def listed(rows: list[int], count: int) -> str:
-    """ "row 3", "rows 3, 4 and 9", "rows 3, 4, 5 and 97 more"."""
+def listed(rows: Sequence[int | str], count: int, where: str = "") -> str:
+    """ "row 3", "rows 3, 4 and 9", "rows 3, 4, 5 and 97 more"; `where` stands behind those that are named."""
     if count == 1:
-        return f"row {rows[0]}"
+        return f"row {rows[0]}{where}"
     if count > len(rows):
-        return f"rows {', '.join(map(str, rows))} and {count - len(rows)} more"
-    return f"rows {', '.join(map(str, rows[:-1]))} and {rows[-1]}"
+        return f"rows {', '.join(map(str, rows))}{where} and {count - len(rows)} more"
+    return f"rows {', '.join(map(str, rows[:-1]))} and {rows[-1]}{where}"
 
 
 class Notes:

@@ -193,8 +193,12 @@ class _Pipeline:
         yield from notes.summary()
         self._taken += taken
         if not taken and (first is None or first.row is not None):
-            why = f" The first one: {first.message}." if first else ""
-            yield Problem(f"{source.name}: no row could be read as {found.title}.{why}", "no_rows", "error")
+            said = (
+                f"no row could be read as {found.title}. The first one: {first.message}."
+                if first
+                else (f"the file has no rows ({found.title}).")
+            )
+            yield Problem(f"{source.name}: {said}", "no_rows", "error")
 
     def _header(self, header: Header, found: Format, source: Source) -> Header:
         header.format = found.name

@@ -60,11 +60,14 @@ BEGINNINGS: tuple[tuple[bytes, str, str], ...] = (
     (b"MZ", "not_rollouts", "this is a program, not rollouts."),
     (b"\x89PNG", "not_rollouts", "this is a picture, not rollouts."),
     (b"\xff\xd8\xff", "not_rollouts", "this is a picture, not rollouts."),
+    (b"\xff\xfe\0\0", "utf16", "this is UTF-32 text; save it as UTF-8."),
     (b"\xff\xfe", "utf16", "this is UTF-16 text; save it as UTF-8."),
     (b"\xfe\xff", "utf16", "this is UTF-16 text; save it as UTF-8."),
 )
 #: How protocol 0 begins a dict or a list.
 _EMPTY = re.compile(rb"\((?:dp|lp)\d*\n")
+#: A name that a pickle may refer to. A table whose first line begins with c reads like such a reference.
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 
 Explanation = tuple[str, str]  # code, sentence
 
@@ -144,7 +147,9 @@ def _is_pickle(head: bytes) -> bool:
     """By the mark of protocol 2 and later; older ones have none, but they begin with few opcodes."""
     if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return True
-    return head[:1] in (b"c", b"(", b"]", b"}", b")") and (bool(_EMPTY.match(head)) or bool(globals_of(head)))
+    if head[:1] not in (b"c", b"(", b"]", b"}", b")"):
+        return False
+    return bool(_EMPTY.match(head)) or any(map(_REFERENCE.fullmatch, globals_of(head)[:1]))
 
 
 def _parquet(source: Source, settings: Settings) -> Explanation | None:

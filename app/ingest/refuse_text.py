@@ -5,8 +5,10 @@ import json
 import re
 from typing import Any
 
-from app.ingest import jsonl, mapping, tabular
-from app.ingest.json_rows import deeper_than
+import simdjson
+
+from app.ingest import csv_rows, jsonl, mapping, tabular
+from app.ingest.json_rows import NotJson, deeper_than, kind_of, parse
 from app.ingest.looks import looks_like, looks_like_columns, names
 from app.ingest.record import Source
 from app.settings import Settings
@@ -16,6 +18,7 @@ READS = "{ACCEPTED}"
 _TITLE = re.compile(rb"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _REPR = re.compile(r"\s*[\[(]?\s*\{\s*'[^'\n]{1,80}'\s*:")
 _NOT_TEXT = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
+_NO_ROWS = re.compile(rb"\[\s*\]\s*")
 
 
 def explain_text(source: Source, settings: Settings) -> tuple[str, str] | None:
@@ -24,6 +27,8 @@ def explain_text(source: Source, settings: Settings) -> tuple[str, str] | None:
     begin = head.lstrip()
     if not begin.strip(b"\0"):
         return "no_rows", "no rows: the file holds only blank lines."
+    if (bits := _wide(head)) is not None:
+        return "utf16", f"this is UTF-{bits} text; save it as UTF-8."
     if begin[:1] == b"<" and re.match(rb"<(!doctype html|html|head|body|\?xml)", begin, re.IGNORECASE):
         return "html", _page(head)
     if (columns := unknown_columns(source, settings)) is not None:
@@ -38,7 +43,20 @@ def explain_text(source: Source, settings: Settings) -> tuple[str, str] | None:
     if _REPR.match(text):
         message = "this is Python repr, not JSON; write it with json.dumps (one object per line)."
         return "python_repr", message
-    return _log(text) or _json_damaged(source, settings, begin) or _prose()
+    table = csv_rows.damage(source)
+    if table is not None:
+        return "table_damaged", table
+    return _log(text) or _json_damaged(source, settings, begin) or _one_value(begin) or _prose()
+
+
+def _wide(head: bytes) -> int | None:
+    """How many bits a character has in text without a byte order mark, where most are not of UTF-8."""
+    for step, bits in ((4, 32), (2, 16)):
+        planes = [head[offset::step] for offset in range(step)]
+        empty = sum(plane.count(0) > 0.9 * len(plane) for plane in planes if plane)
+        if len(head) >= 8 and empty == step - 1:
+            return bits
+    return None
 
 
 def unknown_columns(source: Source, settings: Settings) -> tuple[str, str] | None:
@@ -78,14 +96,17 @@ def _rows(row: dict[str, Any]) -> tuple[str, str]:
     if known is not None:
         held = f"its fields are {names(row)}"
         return "looks_like", f"this looks like {known}, but not like one that is read: {held}. {READS}"
-    held = f"the rows have the fields {names(row)}"
-    return "no_response", f"{held}, but no response or response_ids, so they are no rollouts. {READS}"
+    held = f"the rows have the fields {names(row)}, but" if row else "the rows are empty objects: they have"
+    return "no_response", f"{held} no response or response_ids, so they are no rollouts. {READS}"
 
 
 def _json_damaged(source: Source, settings: Settings, begin: bytes) -> tuple[str, str] | None:
     """JSON that is broken from its first row on."""
     if not begin.startswith((b"{", b"[")):
         return None
+    if _NO_ROWS.fullmatch(begin):
+        return "no_rows", "the file is an empty list: it has no rows."
+    why = ""
     for line in jsonl.rows(source, settings):
         if line.too_long:
             limit = f"{settings.max_line_bytes:,} bytes (VANTAGE_MAX_LINE_BYTES)"
@@ -97,11 +118,30 @@ def _json_damaged(source: Source, settings: Settings, begin: bytes) -> tuple[str
                 f"line {line.number} is incomplete (file ends inside a JSON object), and no row is whole. "
             )
             return "incomplete_row", f"{message}Upload the whole file again."
+        why = _why_not(line.data, settings)
         break
     return (
         "not_json",
-        f"this begins like JSON but no row of it can be read; write one object per line. {READS}",
+        f"this begins like JSON but no row of it can be read{why}; write one object per line. {READS}",
     )
+
+
+def _why_not(data: bytes, settings: Settings) -> str:
+    """What is wrong with the first row, for a sentence."""
+    try:
+        parse(simdjson.Parser(), data, settings.max_depth)
+    except NotJson as error:
+        return f": row 1 is not a JSON row ({error}): {jsonl.shown(data)}"
+    return ""
+
+
+def _one_value(begin: bytes) -> tuple[str, str] | None:
+    """A whole file that is one JSON value, and neither a row nor a list of them."""
+    try:
+        value = json.loads(begin)
+    except (ValueError, RecursionError):
+        return None
+    return "no_rows", f"no rows found: this is a single JSON {kind_of(value)}. {READS}"
 
 
 def _log(text: str) -> tuple[str, str] | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from io import BufferedReader, FileIO
+from io import BufferedReader, BytesIO, FileIO
 from pathlib import Path
 
 from app.ingest import archives, tars
@@ -88,11 +88,9 @@ def unwrap(file: File, settings: Settings, caps: Caps | None = None) -> Iterator
 
 
 def _unwrap(layer: _Layer, context: _Context) -> Iterator[Source | Problem]:
-    try:
-        with layer.open() as stream:
-            head = _full_read(stream, HEAD)
-    except DamagedStream as error:
-        yield damaged(layer.name, error)
+    head, broken = _head(layer)
+    if broken is not None:
+        yield from _cut_short(layer, head, broken, context)
         return
     kind = GZIP if head.startswith(GZIP) else ZSTD if head.startswith(ZSTD) else None
     if layer.depth >= MAX_LAYERS and (kind or head.startswith(b"PK\x03\x04") or is_tar(head)):
@@ -188,12 +186,26 @@ def _on_disk(layer: _Layer, settings: Settings) -> Iterator[tuple[Path, DamagedS
         Path(name).unlink(missing_ok=True)
 
 
-def _full_read(stream: BufferedReader, count: int) -> bytes:
-    parts, left = [], count
-    while left and (block := stream.read(left)):
-        parts.append(block)
-        left -= len(block)
-    return b"".join(parts)
+def _head(layer: _Layer) -> tuple[bytes, DamagedStream | None]:
+    """The beginning of the file, and what it broke off with where it did so before that was whole."""
+    head = b""
+    with layer.open() as stream:
+        try:
+            while len(head) < HEAD and (block := stream.read1(HEAD - len(head))):
+                head += block
+        except DamagedStream as error:
+            return head, error
+    return head, None
+
+
+def _cut_short(
+    layer: _Layer, head: bytes, broken: DamagedStream, context: _Context
+) -> Iterator[Source | Problem]:
+    """What came out of a small compressed file before it broke off, and that it did."""
+    if head and not head.startswith((GZIP, ZSTD)) and not _must_seek(head):
+        whole = replace(layer, open=lambda: BufferedReader(BytesIO(head)))
+        yield from _opened(whole, head, context)
+    yield damaged(layer.name, broken)
 
 
 def _without_ending(name: str) -> str:

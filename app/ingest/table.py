@@ -57,6 +57,9 @@ def read(source: Source, settings: Settings, asked: Asked = NOTHING_ASKED) -> It
     yield Header(raw={"table": mapping.described(look, chosen)})
     notes = Notes()
     notes.warn(None, None, "columns_mapped", mapping.sentence(look, chosen), "info")
+    for doubt in chosen.guess.doubts:
+        remedy = "if it is that field all the same, say so with column.<field>=<column>"
+        notes.warn(None, None, "column_not_used", f"{doubt}, so it is not used; {remedy}")
     yield from notes.drain()
     yield from _rows(source, settings, look, chosen, asked, notes)
     yield from notes.summary()

@@ -91,7 +91,7 @@ def _json(source: Source, settings: Settings) -> Look | None:
         if isinstance(item[1], dict):
             rows.append(item[1])
         else:
-            failed += 1
+            failed += item[1].row is not None
     rows = [row for row in rows if set(row) != {"_header"}]
     if failed > len(rows):
         return None
@@ -158,6 +158,8 @@ def _csv_rows(source: Source, found: Look, notes: Notes) -> Iterator[Row]:
 def _objects(source: Source, settings: Settings, lists: Mapping[str, str]) -> Iterator[Row]:
     parser = simdjson.Parser()
     for line in jsonl.rows(source, settings):
+        if line.fault is not None:
+            yield line.number, line.fault
         if not line.data:
             continue
         if line.too_long:

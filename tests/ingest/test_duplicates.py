@@ -100,3 +100,15 @@ def test_odd_values_have_digests(tmp_path: Path) -> None:
     odd = {"response": "\ud800", "sample_id": "s", "big": 2**70, "nan": float("nan")}
     outcome = read_rows(tmp_path, odd, odd, odd | {"nan": None})
     assert [rollout.row for rollout in outcome.rollouts] == [1, 3]
+
+
+def test_copies_in_another_file_are_named_with_it(tmp_path: Path) -> None:
+    rows = [{"prompt": "q", "response": f"a{i}", "reward": i} for i in range(3)]
+    first, second = jsonl(tmp_path, rows, "a.jsonl"), jsonl(tmp_path, [*rows[:2], rows[0]], "b.jsonl")
+    message = read(first, second).only("duplicate_rows").message
+    assert "(rows 1, 2 and 3 of b.jsonl repeat rows 1, 2 and 1 of a.jsonl)" in message
+    third = jsonl(tmp_path, [{"prompt": "q", "response": "a9", "reward": 9}] * 2, "c.jsonl")
+    message = read(first, second, third).only("duplicate_rows").message
+    assert "1 of b.jsonl" in message
+    assert "2 of c.jsonl repeat" in message
+    assert message.count("1 of c.jsonl") == 1

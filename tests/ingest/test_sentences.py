@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.ingest.reading import read, read_rows
 
@@ -39,3 +40,21 @@ def test_a_damaged_archive_is_described_without_the_system_s_numbers(tmp_path: P
     said = " ".join(problem.message for problem in read(path).problems)
     assert "an offset in it points outside of the file" in said
     assert "Errno" not in said
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bits"),
+    [("utf-16", 16), ("utf-16-le", 16), ("utf-16-be", 16), ("utf-32", 32), ("utf-32-be", 32)],
+)
+def test_wide_text_is_named_with_and_without_its_mark(tmp_path: Path, encoding: str, bits: int) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes('{"prompt": "q", "response": "ä", "reward": 1}\n'.encode(encoding))
+    assert read(path).sentence() == f"rows.jsonl: this is UTF-{bits} text; save it as UTF-8."
+
+
+@pytest.mark.parametrize("header", ["c0,c1", "chat,mark", "count\tscore", "(x),y"])
+def test_a_table_is_no_pickle_because_of_its_first_letter(tmp_path: Path, header: str) -> None:
+    separator = "\t" if "\t" in header else ","
+    path = tmp_path / "rows.csv"
+    path.write_text("".join(f"{line}\n" for line in (header, *(f"hello{separator}{i}" for i in range(4)))))
+    assert "no column is named like a response" in read(path).sentence()

@@ -2,8 +2,9 @@
 
 import gzip
 import io
+import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -257,3 +258,17 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
         ("0.zip/rows.jsonl", 1),
     ]
     assert [rollout.file for rollout in outcome.rollouts] == ["rows.jsonl", "0.zip/rows.jsonl"]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor(level=1).compress])
+def test_rows_of_a_small_file_that_was_cut_stand(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    rows = "".join(f'{{"prompt": "q{i}", "response": "{i**9}", "reward": {i}}}\n' for i in range(400))
+    packed = pack(rows.encode())
+    path = tmp_path / "rows.jsonl.packed"
+    path.write_bytes(packed[: len(packed) * 9 // 10])
+    outcome = read(path)
+    known = rows.splitlines()
+    assert (len(outcome.rollouts) > 0) == (pack is gzip.compress)  # a frame of zstd is one block here
+    for one in outcome.rollouts:
+        assert json.loads(known[one.row - 1])["response"] == one.response
+    assert "ends early" in outcome.only("damaged_stream").message

@@ -207,7 +207,7 @@ def test_columns_that_are_named_takes_precedence_over_the_format(tmp_path: Path)
 def test_what_holds_something_else_is_not_taken_by_its_name(tmp_path: Path) -> None:
     rows = [["r1", "good", "0.5"], ["r2", "bad", "0.25"]]
     outcome = read(written(tmp_path, [["response", "score", "advantages"], *rows]))
-    said = outcome.only("columns_mapped").message
+    said = outcome.only("column_not_used").message
     assert "score is named like reward but holds texts" in said
     assert [rollout.advantage for rollout in outcome.rollouts] == [0.5, 0.25]
 
@@ -259,3 +259,34 @@ def test_a_quote_that_nobody_closes_costs_no_more_than_a_row_may(
     outcome = read(path)
     assert len(outcome.rollouts) == 20
     assert any("never closed" in problem.message for problem in outcome.problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("prompt,response,reward,reward\nq,a,1,0\nq,b,0,1\n", "with reward more than once in its header"),
+        ("prompt,response,reward\n", "with a header and no rows"),
+        ('prompt,response,reward\nq,"a,1\nq,b,0\n', "row 1: incomplete: the file ends inside a quoted cell"),
+        ("prompt;response;reward\nq;a\nq;b\n", "row 1: it has 2 cells, the header has 3"),
+    ],
+)
+def test_a_table_of_which_no_row_can_be_read_says_why(tmp_path: Path, text: str, part: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(text)
+    assert part in read(path).sentence()
+
+
+def test_one_row_that_fits_is_enough_where_the_header_names_a_response(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("prompt,response,reward\nq,a\nq,b,1\nq,c,0,9\n")
+    outcome = read(path)
+    assert [one.response for one in outcome.rollouts] == ["b"]
+    assert outcome.errors == [1, 3]
+
+
+def test_a_reward_column_of_words_is_missed_aloud(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("prompt,response,reward\nq,a,good\nq,b,bad\nq,c,1\n")
+    said = read(path).only("column_not_used")
+    assert said.severity == "warning"
+    assert "reward is named like reward but holds texts" in said.message
