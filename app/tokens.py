@@ -153,7 +153,7 @@ def _text(
         buckets=bucket(strongest, clip).tolist(),
         flags=flags.tolist(),
         bytes=joined.spelled,
-        chunks=tuple(_chunks(texts, joined.counts)),
+        chunks=tuple(chunks_of(texts, counts)),
         note=joined.note,
     )
 
@@ -174,22 +174,20 @@ def _every(flags: NDArray[Any], starts: NDArray[np.int64], counts: NDArray[np.in
     return np.asarray(np.add.reduceat(flags.astype(np.int64), starts) == counts)
 
 
-def _chunks(texts: list[str], counts: list[int]) -> list[Chunk]:
+def chunks_of(texts: list[str], counts: NDArray[np.int64]) -> list[Chunk]:
     """Ranges of at most CHUNK tokens (a longer cluster stands alone), cut at a line end in the last half."""
+    known = {text for text in set(texts) if text.endswith("\n")}
+    lines = np.array([i + 1 for i, text in enumerate(texts) if text in known], dtype=np.int64)
+    ends = np.concatenate([[0], np.cumsum(counts)])  # tokens before each cluster
     chunks: list[Chunk] = []
-    start, token = 0, 0
+    start = 0
     while start < len(texts):
-        stop, used, newline = start, 0, -1
-        while stop < len(texts) and (used == 0 or used + counts[stop] <= CHUNK):
-            used += counts[stop]
-            stop += 1
-            if used >= CHUNK // 2 and texts[stop - 1].endswith("\n"):
-                newline = stop
-        if stop < len(texts) and newline > 0:
+        stop = max(start + 1, int(np.searchsorted(ends, ends[start] + CHUNK, "right")) - 1)
+        newline = int(lines[place - 1]) if (place := int(np.searchsorted(lines, stop, "right"))) else 0
+        if stop < len(texts) and newline > start and ends[newline] - ends[start] >= CHUNK // 2:
             stop = newline
-        cut = stop < len(texts) and not texts[stop - 1].endswith("\n")
-        chunks.append(Chunk(start, stop, token, cut))
-        token += sum(counts[start:stop])
+        cut = stop < len(texts) and texts[stop - 1] not in known
+        chunks.append(Chunk(start, stop, int(ends[start]), cut))
         start = stop
     return chunks
 

@@ -189,11 +189,11 @@ def corrupt(row: Row[Any], error: Exception) -> Corrupt:
 
 
 def _texts(data: NDArray[Any], sizes: NDArray[Any]) -> list[str]:
-    raw, start, texts = data.tobytes(), 0, []
-    for size in sizes.tolist():
-        texts.append(raw[start : start + size].decode("utf-8", "surrogatepass"))
-        start += size
-    return texts
+    raw, ends = data.tobytes(), np.cumsum(sizes, dtype=np.int64).tolist()
+    pieces = [raw[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    # Few of them differ: a vocabulary is much smaller than a long text.
+    texts = {piece: piece.decode("utf-8", "surrogatepass") for piece in set(pieces)}
+    return [texts[piece] for piece in pieces]
 
 
 def rows_of(

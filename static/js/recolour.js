@@ -7,16 +7,65 @@ const NONE = 11;
 const NAMES = Array.from({ length: 256 }, (_, key) =>
   [key >> 4 < NONE ? `b${key >> 4}` : "bx", ...FLAGS.filter((_, bit) => key & (1 << bit))].join(" "));
 
+const MARGIN = 600; // CSS pixels above and below what can be seen
+const SLICE = 12; // milliseconds
 const above = document.querySelector(".token-top");
 const box = document.querySelector(".tokens");
+const later = window.requestIdleCallback ?? ((work) => setTimeout(() => work({ timeRemaining: () => SLICE }), 0));
 let latest = 0;
+let coat = null; // the colour that is being put on
 
-function paint(keys) {
-  const elements = box.querySelectorAll(".chunk > span");
-  if (elements.length !== keys.length) throw new Error("The page shows another text.");
-  const marked = box.querySelector(".chunk > .at");
-  elements.forEach((element, i) => (element.className = NAMES[keys[i]]));
-  marked?.classList.add("at");
+// One colour for all tokens. A hundred thousand elements take a third of a second: those to be seen come first, the
+// others while nothing else is to be done, or as soon as they are scrolled to.
+class Coat {
+  constructor(keys) {
+    this.keys = keys;
+    this.begins = new Map(); // chunk without its colour -> the place of its first key
+    let begin = 0;
+    for (const chunk of box.querySelectorAll(".chunk")) {
+      this.begins.set(chunk, begin);
+      begin += chunk.childElementCount;
+    }
+    if (begin !== keys.length) throw new Error("The page shows another text.");
+  }
+
+  paint(chunk) {
+    let place = this.begins.get(chunk);
+    this.begins.delete(chunk);
+    const marked = chunk.querySelector(":scope > .at");
+    for (const element of chunk.children) element.className = NAMES[this.keys[place++]];
+    marked?.classList.add("at");
+  }
+
+  paintSeen() {
+    if (!this.begins.size) return;
+    const frame = box.getBoundingClientRect();
+    const top = Math.max(frame.top, 0) - MARGIN;
+    const bottom = Math.min(frame.bottom, innerHeight) + MARGIN;
+    const seen = [...this.begins.keys()].filter((chunk) => {
+      const place = chunk.getBoundingClientRect();
+      return place.bottom > top && place.top < bottom;
+    });
+    for (const chunk of seen) this.paint(chunk);
+  }
+
+  paintAll() {
+    for (const chunk of [...this.begins.keys()]) this.paint(chunk);
+  }
+
+  // Calls `done` once everything has its colour, unless another coat has been begun meanwhile.
+  paintRest(done) {
+    later((deadline) => {
+      if (coat !== this) return;
+      const end = performance.now() + Math.min(deadline.timeRemaining(), SLICE);
+      for (const chunk of [...this.begins.keys()]) {
+        this.paint(chunk);
+        if (performance.now() >= end) break;
+      }
+      if (this.begins.size) this.paintRest(done);
+      else done();
+    }, { timeout: 100 });
+  }
 }
 
 function replaceHead(html) {
@@ -45,12 +94,13 @@ async function recolour(url, go) {
   try {
     const { header, buffer, begin } = await fetchFramed(`${url.pathname}/colours${url.search}`);
     if (turn !== latest) return;
-    paint(new Uint8Array(buffer, begin));
+    coat = new Coat(new Uint8Array(buffer, begin));
+    coat.paintSeen();
     replaceHead(header.head);
     box.setAttribute("aria-label", header.label);
     carry(url);
     go?.();
-    box.removeAttribute("aria-busy");
+    coat.paintRest(() => box.removeAttribute("aria-busy"));
   } catch {
     if (turn === latest) location.assign(url);
   }
@@ -65,4 +115,8 @@ above.addEventListener("click", (event) => {
   if (token) url.searchParams.set("token", token);
   recolour(url, () => history.pushState(null, "", url));
 });
-if (box) addEventListener("popstate", () => recolour(new URL(location.href)));
+if (box) {
+  addEventListener("popstate", () => recolour(new URL(location.href)));
+  addEventListener("beforeprint", () => coat?.paintAll());
+  for (const scrolled of [box, window]) scrolled.addEventListener("scroll", () => coat?.paintSeen(), { passive: true });
+}

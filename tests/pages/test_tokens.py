@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 
 from app import tokens
 from app.token_joins import join
-from app.tokens import CHUNK, MASKED, OVER, SEVERAL, SPECIAL, chunk_html, lay_out, lay_out_ids, lay_out_whole
+from app.tokens import (
+    CHUNK,
+    MASKED,
+    OVER,
+    SEVERAL,
+    SPECIAL,
+    Chunk,
+    chunk_html,
+    chunks_of,
+    lay_out,
+    lay_out_ids,
+    lay_out_whole,
+)
 
 #: Characters that must never reach a page as themselves.
 FORBIDDEN = re.compile(
@@ -134,6 +146,34 @@ def test_chunks_end_at_line_ends_and_cover_every_token() -> None:
     assert all(chunk.stop - chunk.start <= CHUNK for chunk in laid.chunks)
     assert any(chunk.stop == 1001 and not chunk.cut for chunk in laid.chunks)
     assert laid.chunks[0].cut
+
+
+def chunks_one_by_one(texts: list[str], counts: list[int]) -> list[Chunk]:
+    """The rule of `app.tokens`, cluster after cluster."""
+    chunks: list[Chunk] = []
+    start, token = 0, 0
+    while start < len(texts):
+        stop, used, newline = start, 0, 0
+        while stop < len(texts) and (used == 0 or used + counts[stop] <= CHUNK):
+            used += counts[stop]
+            stop += 1
+            if used >= CHUNK // 2 and texts[stop - 1].endswith("\n"):
+                newline = stop
+        if stop < len(texts) and newline:
+            stop = newline
+        chunks.append(Chunk(start, stop, token, stop < len(texts) and not texts[stop - 1].endswith("\n")))
+        token += sum(counts[start:stop])
+        start = stop
+    return chunks
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "\n", "b\n", "c"]), st.sampled_from([1, 2, 100, 300, 700])))
+    .flatmap(lambda some: st.integers(0, 300).map(lambda more: some + [("d", 1)] * more + some))
+)  # fmt: skip
+def test_chunks_are_those_of_the_rule(clusters: list[tuple[str, int]]) -> None:
+    texts, counts = [text for text, _ in clusters], [count for _, count in clusters]
+    assert chunks_of(texts, np.array(counts, dtype=np.int64)) == chunks_one_by_one(texts, counts)
 
 
 def test_the_first_tokens_alone() -> None:
