@@ -7,7 +7,6 @@ are CSS classes, so that one picture serves both themes.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -58,11 +57,6 @@ def dot_strip(
     rewards: Sequence[float | None], low: float, high: float, width: int = 100, height: int = 34
 ) -> Strip:
     """Rewards of one group on the axis low … high, equal ones stacked. None: not scored, counted apart."""
-    return _dot_strip(tuple(rewards), low, high, width, height)
-
-
-@lru_cache(maxsize=4096)
-def _dot_strip(rewards: tuple[float | None, ...], low: float, high: float, width: int, height: int) -> Strip:
     scored = sorted(value for value in rewards if value is not None and math.isfinite(value))
     margin, radius = 6.0, 2.0
     span = (high - low) or 1.0
@@ -73,13 +67,11 @@ def _dot_strip(rewards: tuple[float | None, ...], low: float, high: float, width
         columns[place] = columns.get(place, 0) + 1
     tallest = max(columns.values(), default=1)
     step = min(2 * radius + 0.2, (height - 6.0 - 2 * radius) / max(1, tallest - 1))
+    rows = [round(height - 4.0 - radius - row * step, 1) for row in range(tallest)]
     dots = tuple(
-        (
-            round(margin + place / places * (width - 2 * margin), 1),
-            round(height - 4.0 - radius - row * step, 1),
-        )
+        (round(margin + place / places * (width - 2 * margin), 1), y)
         for place, count in sorted(columns.items())
-        for row in range(count)
+        for y in rows[:count]
     )
     mean = None
     if scored:
@@ -92,7 +84,7 @@ def circles(centres: Sequence[tuple[float, float]], radius: float) -> str:
     """Path data of filled circles: one element for all of them, which a page of thousands needs."""
     r, d = f"{radius:g}", f"{2 * radius:g}"
     arcs = f"a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0-{d} 0"
-    return "".join(f"M{x - radius:.1f} {y}{arcs}" for x, y in centres)
+    return "".join([f"M{x - radius:.1f} {y}{arcs}" for x, y in centres])
 
 
 def places(values: Sequence[float], low: float, high: float, width: int) -> list[float]:

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from markupsafe import Markup, escape
+
 from app.figures.chosen import Chosen
 from app.pages.cells import Cell, cells
+from app.pages.tiles import line, tile
 from storage.database import ReadSession
 from storage.models import Batch
 
@@ -25,6 +28,28 @@ class Wall:
     pages: int
     first: int
     estimated: bool
+
+    def tiles(self, batch_id: str, estimate: str | None) -> Markup:
+        """The groups as HTML; each leads to its page, under the estimate that this one shows."""
+        way, end = escape(f"/batches/{batch_id}/groups/"), escape(f"?estimate={estimate}" if estimate else "")
+        hrefs = (f"{way}{cell.group_no}{end}" for cell in self.cells)
+        drawn = (tile(cell, self.low, self.high, href) for cell, href in zip(self.cells, hrefs, strict=True))
+        return Markup("".join(drawn))
+
+    def lines(self, batch_id: str, query: str, current: int, before: int | None, after: int | None) -> Markup:
+        """The groups as a list, likewise; `query` ends the address of each. The three numbers: the group that
+        is shown, and those that a key leads to."""
+        said = {
+            before: ' data-key="h" data-key-label="group before"',
+            after: ' data-key="l" data-key-label="group after"',
+            current: ' aria-current="page" id="here"',
+        }
+        way, end = escape(f"/batches/{batch_id}/groups/"), escape(query)
+        drawn = (
+            line(cell, self.low, self.high, f"{way}{cell.group_no}{end}", said.get(cell.group_no, ""))
+            for cell in self.cells
+        )
+        return Markup("".join(drawn))
 
 
 #: URL name -> (words, key; the larger first, None last).
