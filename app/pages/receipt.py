@@ -23,6 +23,8 @@ RANKS = {"fail": 0, "warn": 1, "info": 2, "pass": 3}
 ASKING = frozenset(("columns_unknown", "decimal_comma", "columns_mapped"))
 #: Problems that another check says better.
 ANSWERED = ("groups_derived",)
+#: Any of these says how good a rollout was.
+SCORES = ("reward", "token_level_rewards", "token_level_scores", "advantage", "advantages")
 #: Findings that the receipt answers for, in its own words: code -> (nothing found, something found).
 CHECKED = {
     "unequal_group_sizes": ("All groups have the same size", "Group sizes differ"),
@@ -102,7 +104,7 @@ def checks_of(receipt: Mapping[str, Any], batches: Sequence[Batch]) -> list[Chec
     if receipt["format"]:
         checks.append(Check("pass", "The format was recognised", str(receipt["format"])))
     if batches:
-        checks += [_groups(batches), _fields(batches), *_findings(batches)]
+        checks += [*_rewards(batches), _groups(batches), _fields(batches), *_findings(batches)]
     return checks
 
 
@@ -132,7 +134,7 @@ def _problems(receipt: Mapping[str, Any]) -> list[Check]:
     checks = []
     for code, found in by_code.items():
         total = int(receipt["problem_counts"].get(code, len(found)))
-        shown = tuple(Offender(place(problem), problem["message"]) for problem in found[:OFFENDERS])
+        shown = tuple(Offender(place(problem), what(problem)) for problem in found[:OFFENDERS])
         title = code.replace("_", " ").capitalize()
         checks.append(
             Check(kinds[found[0]["severity"]], title, plural(total, "time"), shown, total - len(shown))
@@ -141,11 +143,32 @@ def _problems(receipt: Mapping[str, Any]) -> list[Check]:
 
 
 def place(problem: Mapping[str, Any]) -> str:
-    """`steps/3.jsonl, row 8, advantages`: as much of it as is known."""
+    """`steps/3.jsonl, row 8, advantages`: as much of it as is known; "" for the file as a whole."""
     parts = [problem["file"]] if problem["file"] else []
     parts += [f"row {integer(problem['row'])}"] if problem["row"] is not None else []
     parts += [problem["field"]] if problem["field"] else []
-    return ", ".join(parts) or "the file"
+    return ", ".join(parts)
+
+
+def what(problem: Mapping[str, Any]) -> str:
+    """The message without the file and the row that stand before it."""
+    said = str(problem["message"]).removeprefix(f"{problem['file']}: ")
+    return said if problem["row"] is None else said.removeprefix(f"row {problem['row']}: ")
+
+
+def _rewards(batches: Sequence[Batch]) -> list[Check]:
+    """Without rewards, and without advantages of the trainer's own, there is little to look at."""
+    bare = [batch for batch in batches if not any(has(batch, name) for name in SCORES)]
+    if not bare:
+        return []
+    which = (
+        "" if len(bare) == len(batches) else f" in {len(bare)} of {plural(len(batches), 'batch', 'batches')}"
+    )
+    said = (
+        "No advantage can be computed. Give each row a reward, or upload again and say which column it is "
+        "(column.reward=<column>)."
+    )
+    return [Check("warn", f"No rollout has a reward{which}", said)]
 
 
 def _groups(batches: Sequence[Batch]) -> Check:
@@ -181,9 +204,9 @@ def _fields(batches: Sequence[Batch]) -> Check:
     there = [name for name in tokens if all(has(batch, name) for batch in batches)]
     if there:
         return Check("pass", "Tokens are there", ", ".join(there))
-    return Check(
-        "info", "No per-token field", "Text and reward per row: advantages are one number per response."
-    )
+    scored = any(has(batch, name) for batch in batches for name in SCORES)
+    said = "Text and reward per row: advantages are one number per response." if scored else "Text per row."
+    return Check("info", "No per-token field", said)
 
 
 def has(batch: Batch, field: str) -> bool:

@@ -60,7 +60,7 @@ export function fail(parts, text) {
   parts.actions.remove();
   parts.what.className = "failed";
   parts.what.textContent = text;
-  say(parts, `${parts.title}: ${text}`);
+  say(parts, text.startsWith(`${parts.title}: `) ? text : `${parts.title}: ${text}`);
 }
 
 function done(parts, receipt) {

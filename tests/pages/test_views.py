@@ -174,13 +174,25 @@ def test_a_refused_file_says_why_on_its_receipt(fresh: Site) -> None:
     assert "Nothing was taken" in html and "This upload made no batch" in html
 
 
+def test_texts_without_rewards_are_missed_aloud(fresh: Site) -> None:
+    rows = b'{"prompt": "p", "response": "r"}\n' * 2
+    upload, _ = fresh.place.upload(rows, "texts.jsonl")
+    fresh.place.work()
+    checks = {check["title"]: check for check in fresh.data(f"/uploads/{upload}.json")["checks"]}
+    assert checks["No rollout has a reward"]["kind"] == "warn"
+    assert "column.reward" in checks["No rollout has a reward"]["detail"]
+    assert checks["No per-token field"]["detail"] == "Text per row."
+
+
 def test_rejected_rows_are_listed_with_row_and_field(fresh: Site) -> None:
     rows = b'{"prompt": "p", "response": "r", "reward": 1}\n' * 2 + b"{broken\n"
     upload, _ = fresh.place.upload(rows, "some.jsonl")
     fresh.place.work()
     found = fresh.data(f"/uploads/{upload}.json")
     failed = [check for check in found["checks"] if check["kind"] == "fail"]
-    assert failed and any("row 3" in offender["where"] for check in failed for offender in check["offenders"])
+    offenders = [offender for check in failed for offender in check["offenders"]]
+    assert [offender["where"] for offender in offenders] == ["row 3"]
+    assert offenders[0]["message"].startswith("not a JSON row")
 
 
 def test_addresses_keep_what_they_are_not_asked_to_change() -> None:
