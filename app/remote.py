@@ -28,7 +28,13 @@ class Changed(AppError):
 
 
 class Refused(AppError):
+    """`answered`: the status."""
+
     title = "The server says no"
+
+    def __init__(self, detail: str, answered: int) -> None:
+        super().__init__(detail)
+        self.answered = answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +50,11 @@ class Remote:
         with self.answer("GET", path, query) as answer:
             return json.loads(answer.read())
 
-    def post(self, path: str, content: Any, **query: Any) -> Any:
+    def post(self, path: str, content: Any, *, headers: Mapping[str, str] | None = None, **query: Any) -> Any:
         """The JSON that answers the JSON `content`. Raises Away, Refused."""
         body = json.dumps(content).encode()
-        headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        with self.answer("POST", path, query, headers, [body]) as answer:
+        sent = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}
+        with self.answer("POST", path, query, sent, [body]) as answer:
             return json.loads(answer.read())
 
     def blocks(self, path: str, **query: Any) -> Iterator[bytes]:
@@ -120,7 +126,7 @@ def failure(answer: http.client.HTTPResponse) -> AppError:
     except (ValueError, AttributeError):
         pass
     away = answer.status in PASSING or answer.status >= 500
-    return Away(said) if away else Refused(said)
+    return Away(said) if away else Refused(said, answer.status)
 
 
 def read(path: Path, size: int) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -21,6 +21,7 @@ from app.folder import Signature, Unit
 from app.jobs import FINAL
 from app.local import describe
 from app.remote import Away, Changed, Refused, Remote
+from app.sending import Ticket, upload
 from app.settings import Settings
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
@@ -57,15 +58,18 @@ class Taken:
 
 @dataclass(slots=True)
 class Memory:
-    """The state file: what was handed over, by the unit's name. Written as a whole or not at all."""
+    """The state file: what was handed over, by the unit's name, and what of it is only in part at the server.
+    Written as a whole or not at all."""
 
     path: Path
     taken: dict[str, Taken] = field(default_factory=dict)
+    sending: dict[str, Ticket] = field(default_factory=dict)
 
     def load(self) -> None:
         try:
             held = json.loads(self.path.read_text())
             self.taken = {name: _taken(entry) for name, entry in held["taken"].items()}
+            self.sending = {name: Ticket(**ticket) for name, ticket in held.get("sending", {}).items()}
         except FileNotFoundError:
             return
         except (ValueError, KeyError, TypeError, OSError) as error:
@@ -81,8 +85,28 @@ class Memory:
             name: {"signature": t.signature, "sha256": t.sha256, "upload": t.upload, "state": t.state}
             for name, t in self.taken.items()
         }
-        written.write_text(json.dumps({"taken": held}))
+        tickets = {name: asdict(ticket) for name, ticket in self.sending.items()}
+        written.touch(mode=0o600)  # it holds the secrets of what is being sent
+        written.write_text(json.dumps({"taken": held, "sending": tickets}))
         written.replace(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """Where the ticket of one unit is kept."""
+
+    memory: Memory
+    name: str
+
+    def read(self) -> Ticket | None:
+        return self.memory.sending.get(self.name)
+
+    def keep(self, ticket: Ticket | None) -> None:
+        if ticket is None:
+            self.memory.sending.pop(self.name, None)
+        else:
+            self.memory.sending[self.name] = ticket
+        self.memory.save()
 
 
 def state_path(settings: Settings, watched: Watched, url: str) -> Path:
@@ -194,27 +218,23 @@ class Watcher:
                 return
             names += folder.companions(self.watched.root, unit.name, found.format, units, self.settings)
         try:
-            receipt = self._upload(names)
+            receipt = self._upload(unit.name, names, sha256)
             if found.step is not None and self._is_others(receipt["id"], unit.name):
                 # The bytes of two steps are the same, and only their names tell them apart.
-                receipt = self._upload(names, step=found.step)
+                receipt = self._upload(unit.name, names, sha256, step=found.step)
         except Refused as error:
             self._remember(unit, sha256, None, "refused")
             yield f"{unit.name}: not taken: {error.detail}"
             return
         self._remember(unit, sha256, receipt["id"], "queued")
 
-    def _upload(self, names: list[str], **more: Any) -> dict[str, Any]:
+    def _upload(self, unit: str, names: list[str], sha256: str, **more: Any) -> dict[str, Any]:
         watched = self.watched
         files = [(watched.root / name, self._shown(name)) for name in names]
-        return self.remote.upload(
-            files,
-            run=watched.run,
-            split=watched.split,
-            format=watched.format,
-            group_by=watched.group_by,
-            **more,
-        )
+        query = {"run": watched.run, "split": watched.split, "format": watched.format}
+        query |= {"group_by": watched.group_by, **more}
+        of = hashlib.sha256(json.dumps([sha256, names, query]).encode()).hexdigest()
+        return upload(self.remote, files, query, of, Sending(self.memory, unit))
 
     def _shown(self, name: str) -> str:
         """The folder leads the name, as it may say which split this is."""

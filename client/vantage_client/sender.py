@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vantage_client import spool
+from vantage_client import spool, transfer
 from vantage_client.columns import columns_of
 from vantage_client.encode import encode
-from vantage_client.http import Away, Refused, Server
+from vantage_client.http import Answer, Away, Refused, Server
 
 log = logging.getLogger("vantage_client")
 
@@ -117,24 +117,30 @@ class Sender:
                 self._stand_back(str(error))
                 return
             self.count("refused")
+            transfer.forget(path)
             log.warning("vantage: the server refused a step (%s); kept as %s", error, spool.set_aside(path))
         except (FileNotFoundError, ValueError, KeyError):
             path.unlink(missing_ok=True)  # another process sent it, or it is no step at all
+            transfer.forget(path)
         if self._away:
             log.warning("vantage: %s takes steps again", self.server.url)
         self._pause, self._retry_at, self._away = 0.0, 0.0, False
 
     def _send(self, waiting: spool.Waiting) -> None:
+        answer = transfer.send(self.server, waiting) if waiting.size > transfer.LARGE else self._post(waiting)
+        self._unsettled.append((str(answer.json()["id"]), waiting.query.get("step")))
+        waiting.path.unlink(missing_ok=True)
+        transfer.forget(waiting.path)
+        self.count("sent")
+
+    def _post(self, waiting: spool.Waiting) -> Answer:
         headers = {"Idempotency-Key": waiting.key, "Content-Type": "application/octet-stream"}
         if waiting.encoding is not None:
             headers["Content-Encoding"] = waiting.encoding
         body, size = waiting.open()
         with body:
             headers["Content-Length"] = str(size)
-            answer = self.server.ask(UPLOADS, waiting.query, body, headers, "POST")
-        self._unsettled.append((str(answer.json()["id"]), waiting.query.get("step")))
-        waiting.path.unlink(missing_ok=True)
-        self.count("sent")
+            return self.server.ask(UPLOADS, waiting.query, body, headers, "POST")
 
     def _stand_back(self, why: str) -> None:
         if not self._away:

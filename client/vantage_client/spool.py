@@ -35,6 +35,11 @@ class Waiting:
     def key(self) -> str:
         return self.path.stem
 
+    @property
+    def size(self) -> int:
+        """Of the body."""
+        return self.path.stat().st_size - self.start
+
     def open(self) -> tuple[IO[bytes], int]:
         """The body and its length."""
         file = open(self.path, "rb")  # noqa: SIM115 - the caller closes it
