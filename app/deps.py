@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 
 from app.jobs import Jobs
 from app.settings import Settings
+from app.waiters import Waiters
 from storage.database import ReadSession, WriteSession, read, write
 
 
@@ -36,10 +37,16 @@ def get_closing(request: Request) -> Event:
     return closing
 
 
+def get_waiters(request: Request) -> Waiters:
+    waiters: Waiters = request.app.state.waiters
+    return waiters
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[Engine, Depends(get_engine)]
 ClosingDep = Annotated[Event, Depends(get_closing)]
 JobsDep = Annotated[Jobs, Depends(get_jobs)]
+WaitersDep = Annotated[Waiters, Depends(get_waiters)]
 
 
 def reader(engine: EngineDep) -> Iterator[ReadSession]:

@@ -18,6 +18,7 @@ from typing import Any, Literal, assert_never, cast
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, SQLAlchemyDatasource
 from sqlalchemy import Engine, text
 
+from app.bells import Bell, bell_of
 from app.errors import NotFound
 from app.settings import Settings
 from storage.database import AnySession, WriteSession, make_engine, migrate, read
@@ -46,6 +47,7 @@ class Jobs:
     """The queue as the web process and the workers see it. One per process; `close` it at the end."""
 
     client: DBOSClient
+    bell: Bell
 
     def enqueue(
         self, session: WriteSession, kind: Kind, id: str, revision: int, priority: int = INTERACTIVE
@@ -58,6 +60,7 @@ class Jobs:
             "priority": priority,
         }
         self.client.enqueue_in_transaction(session, options, id, revision)
+        self.bell.ring_after(session, queued_text(kind))
 
     def cancel(self, kind: Kind, id: str, revision: int) -> None:
         """Keep a queued job from starting and a running one from taking another step."""
@@ -90,10 +93,21 @@ class Jobs:
 
     def close(self) -> None:
         self.client.destroy()
+        self.bell.close()
 
 
 def workflow_id(kind: Kind, id: str, revision: int) -> str:
     return f"{kind}:{id}:{revision}"
+
+
+def queued_text(kind: Kind) -> str:
+    """What is rung when a job of this kind was queued."""
+    return f"queued {kind}"
+
+
+def ended_text(kind: Kind, id: str) -> str:
+    """What is rung when the job has ended."""
+    return f"ended {kind} {id}"
 
 
 def model_of(kind: Kind) -> type[Upload] | type[Estimate] | type[Analysis]:
@@ -115,7 +129,8 @@ def connect(settings: Settings) -> Jobs:
             application_name=APPLICATION,
             # The engine's default would unpickle what it finds in the database.
             serializer=DBOSPortableJSONSerializer(),
-        )
+        ),
+        bell_of(settings),
     )
 
 

@@ -1,5 +1,6 @@
 """The web application: what it is made of. Nothing is decided here."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from app import __version__, jobs
 from app.api import ROUTERS
 from app.api.document import document
 from app.api.idempotency import keep_answers
+from app.bells import listening
 from app.handlers import HANDLERS, refuse, unforeseen
 from app.observe import Metrics, observe
 from app.pages import ROUTERS as PAGE_ROUTERS
@@ -24,6 +26,7 @@ from app.security.limits import limit_bodies
 from app.settings import Settings
 from app.static import router as static_router
 from app.static import static_files
+from app.waiters import Waiters
 from storage.database import make_engine
 
 COMPRESSED_ALREADY = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/vnd.apache.parquet")
@@ -94,8 +97,10 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     await to_thread.run_sync(jobs.prepare, settings)
     app.state.engine = make_engine(settings.url)
     app.state.jobs = await to_thread.run_sync(partial(jobs.connect, settings))
+    app.state.waiters = Waiters(asyncio.get_running_loop())
     try:
-        yield
+        with listening(app.state.jobs.bell, app.state.waiters.hear):
+            yield
     finally:
         app.state.jobs.close()
         app.state.engine.dispose()

@@ -7,19 +7,22 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 from sqlalchemy import Engine
 
+from app.bells import READY, listening
 from app.cache import BatchCache
 from app.devices import leave_a_core, pick_device
-from app.jobs import APPLICATION, APPLICATION_VERSION, KINDS, Jobs, Kind, connect
+from app.jobs import APPLICATION, APPLICATION_VERSION, KINDS, Jobs, Kind, connect, queued_text
 from app.lifecycle import bury, release, session_name
 from app.logs import get_logger
+from app.rousing import rousable
 from app.settings import Settings
 from app.transfers import expire
 from app.uploads import sweep
@@ -30,7 +33,7 @@ from storage.models import Worker
 
 log = get_logger("vantage.worker")
 
-#: An enqueued job waits this long at most for a worker that has nothing to do.
+#: An enqueued job waits this long at most for a worker that has nothing to do, if it did not hear the bell.
 POLL_SECONDS = 0.2
 #: Time that a running job gets to reach its next step when the worker is asked to stop.
 DRAIN_SECONDS = 5
@@ -93,13 +96,14 @@ def working(
     context = Context(engine, jobs, settings, device, executor, BatchCache(settings.cache_bytes))
     with write(engine) as session:  # before it can begin a job: an unknown worker would not be missed
         workers.register(session, executor, socket.gethostname(), os.getpid(), device, list(queues))
-    launch(context, queues)
+    rouse = launch(context, queues)
     beating = (engine, jobs, settings, executor, parent, stop)
     beat = threading.Thread(target=keep_beating, args=beating, daemon=True, name="heartbeat")
     beat.start()
     log.info("worker ready", executor=executor, device=device, queues=list(queues))
     try:
-        yield stop
+        with listening(jobs.bell, partial(hear, rouse, queues)):
+            yield stop
     finally:
         stop.set()
         beat.join(timeout=settings.heartbeat_seconds)
@@ -109,8 +113,9 @@ def working(
         log.info("worker stopped", executor=executor)
 
 
-def launch(context: Context, queues: Sequence[Kind]) -> None:
-    """Start the job engine in this process, taking jobs of `queues`."""
+def launch(context: Context, queues: Sequence[Kind]) -> Callable[[str], None]:
+    """Start the job engine in this process, taking jobs of `queues`. A function that has it look at once, for
+    jobs of one queue."""
     config: DBOSConfig = {
         "name": APPLICATION,
         "system_database_url": context.settings.url,
@@ -124,7 +129,7 @@ def launch(context: Context, queues: Sequence[Kind]) -> None:
     }
     if not context.settings.url.startswith("sqlite"):
         config["db_engine_kwargs"] = {"connect_args": {"application_name": session_name(context.executor)}}
-    DBOS(config=config)
+    engine = DBOS(config=config)
     register(context)
     DBOS.listen_queues(list(queues))
     DBOS.launch()
@@ -135,6 +140,14 @@ def launch(context: Context, queues: Sequence[Kind]) -> None:
             polling_interval_sec=POLL_SECONDS,
             on_conflict="always_update",
         )
+    return rousable(engine.background_thread_stop_events)
+
+
+def hear(rouse: Callable[[str], None], queues: Sequence[Kind], text: str) -> None:
+    """The bell rings: look for the jobs that it rings for."""
+    for queue in queues:
+        if text in (READY, queued_text(queue)):
+            rouse(queue)
 
 
 def keep_beating(

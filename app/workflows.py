@@ -21,7 +21,7 @@ from app.analysis import run_analysis
 from app.cache import BatchCache
 from app.errors import AppError
 from app.estimation import run_estimate
-from app.jobs import Jobs, Kind, get, model_of
+from app.jobs import Jobs, Kind, ended_text, get, model_of
 from app.lifecycle import give_up, settle_cancelled, start_again
 from app.logs import get_logger
 from app.settings import Settings
@@ -85,6 +85,7 @@ def _register_kind(context: Context, kind: Kind, commit: Commit) -> None:
     @DBOS.workflow(name=kind, max_recovery_attempts=1_000_000)
     def workflow(id: str, revision: int) -> str:
         outcome = perform(context, kind, id, revision, commit)
+        context.jobs.bell.ring(ended_text(kind, id))
         checkpoint(context.engine, cut=False)  # now that nobody waits for it
         return outcome
 

@@ -23,7 +23,7 @@ from app.api.schemas.analyses import (
 from app.api.schemas.common import accepted, responses
 from app.api.strict import StrictRoute
 from app.api.waiting import Wait, ended
-from app.deps import ClosingDep, EngineDep, JobsDep, Reader
+from app.deps import ClosingDep, EngineDep, JobsDep, Reader, WaitersDep
 from app.jobs import FINAL
 from app.responses import etag, not_modified, respond
 from storage import analyses
@@ -46,6 +46,7 @@ async def reconcile(
     engine: EngineDep,
     jobs: JobsDep,
     closing: ClosingDep,
+    waiters: WaitersDep,
     batch_id: Id,
     body: Annotated[ReconcileBody | None, Body()] = None,
     wait: Wait = 0,
@@ -54,7 +55,7 @@ async def reconcile(
     header says is all that is known of the run."""
     given = body.model_dump(exclude_none=True) if body else {}
     analysis_id, created = await run_in_threadpool(request_reconcile, engine, jobs, batch_id, given)
-    await ended(engine, "analysis", analysis_id, wait, closing)
+    await ended(engine, "analysis", analysis_id, wait, closing, waiters)
     return await run_in_threadpool(
         answer, request, engine, "analysis", analysis_id, describe, ANALYSES, created
     )
@@ -71,6 +72,7 @@ async def create_sweep(
     engine: EngineDep,
     jobs: JobsDep,
     closing: ClosingDep,
+    waiters: WaitersDep,
     batch_id: Id,
     body: SweepBody,
     wait: Wait = 0,
@@ -78,7 +80,7 @@ async def create_sweep(
     """Run one estimator over a grid of parameters. Each point gives a summary; no advantages are kept."""
     given = body.model_dump(exclude_none=True)
     analysis_id, created = await run_in_threadpool(request_sweep, engine, jobs, batch_id, given)
-    await ended(engine, "analysis", analysis_id, wait, closing)
+    await ended(engine, "analysis", analysis_id, wait, closing, waiters)
     return await run_in_threadpool(
         answer, request, engine, "analysis", analysis_id, describe, ANALYSES, created
     )

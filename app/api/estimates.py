@@ -15,7 +15,7 @@ from app.api.schemas.common import accepted, responses
 from app.api.schemas.estimates import EstimateBody, EstimateDetail, EstimatePage
 from app.api.strict import StrictRoute
 from app.api.waiting import Wait, ended
-from app.deps import ClosingDep, EngineDep, JobsDep, Reader
+from app.deps import ClosingDep, EngineDep, JobsDep, Reader, WaitersDep
 from app.estimation import describe, request_estimate
 from app.jobs import FINAL
 from app.responses import etag, not_modified, respond
@@ -49,6 +49,7 @@ async def create_estimate(
     engine: EngineDep,
     jobs: JobsDep,
     closing: ClosingDep,
+    waiters: WaitersDep,
     batch_id: Id,
     body: EstimateBody,
     wait: Wait = 0,
@@ -56,7 +57,7 @@ async def create_estimate(
     """Estimate advantages. The same request on the same batch is the same estimate."""
     asked_for = body.model_dump(exclude_none=True)
     estimate_id, created = await run_in_threadpool(request_estimate, engine, jobs, batch_id, asked_for)
-    await ended(engine, "estimate", estimate_id, wait, closing)
+    await ended(engine, "estimate", estimate_id, wait, closing, waiters)
     return await run_in_threadpool(
         answer, request, engine, "estimate", estimate_id, describe, ESTIMATES, created
     )

@@ -20,7 +20,7 @@ from app.api.schemas.uploads import RECEIVED, Receipt
 from app.api.strict import StrictRoute
 from app.api.uploads import answer
 from app.api.waiting import Wait, ended
-from app.deps import ClosingDep, EngineDep, JobsDep, Reader, SettingsDep
+from app.deps import ClosingDep, EngineDep, JobsDep, Reader, SettingsDep, WaitersDep
 from app.errors import BadRequest
 from app.responses import respond
 from app.security.limits import TRANSFERS
@@ -149,6 +149,7 @@ async def complete_transfer(
     transfer_id: Id,
     key: UploadKey,
     closing: ClosingDep,
+    waiters: WaitersDep,
     completion: Completion | None = None,
     wait: Wait = 0,
 ) -> Response:
@@ -159,7 +160,7 @@ async def complete_transfer(
     sha256 = None if completion is None else completion.sha256
     called = (engine, jobs, settings, transfer_id, key, sha256)
     upload_id, created = await run_in_threadpool(transfers.complete, *called)
-    await ended(engine, "ingest", upload_id, wait, closing)
+    await ended(engine, "ingest", upload_id, wait, closing, waiters)
     return await run_in_threadpool(answer, request, engine, upload_id, created)
 
 

@@ -17,7 +17,7 @@ from app.api.schemas.common import accepted
 from app.api.schemas.uploads import RECEIVED, UPLOAD_BODY, Receipt
 from app.api.strict import StrictRoute
 from app.api.waiting import ended
-from app.deps import ClosingDep, EngineDep, JobsDep, Reader, SettingsDep
+from app.deps import ClosingDep, EngineDep, JobsDep, Reader, SettingsDep, WaitersDep
 from app.errors import Conflict
 from app.jobs import FINAL
 from app.responses import PROBLEM_JSON, dumps, respond
@@ -44,6 +44,7 @@ async def create_upload(
     settings: SettingsDep,
     query: Annotated[UploadQuery, Query()],
     closing: ClosingDep,
+    waiters: WaitersDep,
     x_filename: Annotated[str | None, Header(max_length=4096, description=FILENAME)] = None,
 ) -> Response:
     """Upload rollouts.
@@ -54,7 +55,7 @@ async def create_upload(
     """
     name = name_of(query, x_filename)
     upload_id, created, query = await receive(request, engine, jobs, settings, query, name)
-    await ended(engine, "ingest", upload_id, query.wait, closing)
+    await ended(engine, "ingest", upload_id, query.wait, closing, waiters)
     return await run_in_threadpool(answer, request, engine, upload_id, created)
 
 

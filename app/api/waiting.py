@@ -1,8 +1,9 @@
 """`?wait=`: the answer comes when the job has ended, or when the time is up. A waiting request holds no
-thread."""
+thread: it looks now and then, and at once when the bell rings for its job."""
 
 import asyncio
 import time
+from contextlib import suppress
 from threading import Event
 from typing import Annotated
 
@@ -10,12 +11,13 @@ from fastapi import Query
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Engine
 
-from app.jobs import FINAL, Kind, find
+from app.jobs import FINAL, Kind, ended_text, find
+from app.waiters import Waiters
 from storage.database import read
 
 LONGEST = 60
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
-#: An answer comes later than its job's end by at most this share of the time waited.
+#: Without a ring, an answer comes later than its job's end by at most this share of the time waited.
 PAUSE_SHARE = 0.1
 
 Wait = Annotated[
@@ -29,17 +31,22 @@ Wait = Annotated[
 ]
 
 
-async def ended(engine: Engine, kind: Kind, job_id: str, seconds: float, closing: Event) -> str:
+async def ended(
+    engine: Engine, kind: Kind, job_id: str, seconds: float, closing: Event, waiters: Waiters
+) -> str:
     """The job's state when it has ended, `seconds` have passed, or the server goes down."""
     begun = time.monotonic()
     deadline = begun + seconds
-    while True:
-        state = await run_in_threadpool(state_of, engine, kind, job_id)
-        now = time.monotonic()
-        left, pause = deadline - now, min(max(FIRST_PAUSE, (now - begun) * PAUSE_SHARE), LONGEST_PAUSE)
-        if state in FINAL or left <= 0 or closing.is_set():
-            return state
-        await asyncio.sleep(min(pause, left))
+    with waiters.expecting(ended_text(kind, job_id)) as rung:
+        while True:
+            rung.clear()
+            state = await run_in_threadpool(state_of, engine, kind, job_id)
+            now = time.monotonic()
+            left, pause = deadline - now, min(max(FIRST_PAUSE, (now - begun) * PAUSE_SHARE), LONGEST_PAUSE)
+            if state in FINAL or left <= 0 or closing.is_set():
+                return state
+            with suppress(TimeoutError):
+                await asyncio.wait_for(rung.wait(), min(pause, left))
 
 
 def state_of(engine: Engine, kind: Kind, job_id: str) -> str:
