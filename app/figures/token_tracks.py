@@ -25,6 +25,7 @@ TITLE = "Tracks of one rollout"
 X, Y = "token of the response", "value"
 POINTS = 2000
 ROW, GAP = 76, 0.18  # pixels of a track, and the share of it that stays empty
+ROUNDING = 1e-6  # float32 numbers that were subtracted differ by so little of their size without a meaning
 
 
 def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
@@ -72,6 +73,14 @@ def m4(values: NDArray[np.float64], points: int) -> NDArray[np.int64]:
     return np.unique(np.array(kept, dtype=np.int64))
 
 
+def level(values: NDArray[np.float64]) -> dict[str, Any]:
+    """An axis on which values that differ by rounding alone are a level line; nothing for all others."""
+    there = values[np.isfinite(values)]
+    low, high = (float(there.min()), float(there.max())) if there.size else (0.0, 0.0)
+    size = max(abs(low), abs(high))
+    return {"range": [low - size / 2, high + size / 2]} if 0 < high - low <= ROUNDING * size else {}
+
+
 def _figure(
     rollout: Rollout, tracks: list[Track], missing: list[str], chosen: choosing.Chosen, first: int, last: int
 ) -> Plot:
@@ -85,7 +94,7 @@ def _figure(
             domain=[max(0.0, top - (1 - GAP) / len(tracks)), top],
             zeroline=track.centred,
             nticks=3,
-            **({"range": [-0.1, 1.1]} if track.name == "mask" else {}),
+            **({"range": [-0.1, 1.1]} if track.name == "mask" else level(track.values[first:last])),
         )
         traces.append(_trace(track, f"y{name}", first, last))
     layout["xaxis"] = axis(

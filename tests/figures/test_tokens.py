@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from app.errors import BadRequest, Conflict, NotFound
 from app.figures.plotly import decode
 from app.figures.token_heatmap import clip_of, thin
-from app.figures.token_tracks import m4
+from app.figures.token_tracks import level, m4
 from storage import arrays
 from storage.database import read
 from tests.builders import make_batch, make_estimate
@@ -155,6 +155,21 @@ def test_tracks_of_a_rollout(sqlite_engine: Engine) -> None:
     assert plot["layout"]["meta"]["missing"] == ["returns", "entropies"]
     assert "Not in the batch: returns, entropies." in plot["layout"]["meta"]["sentence"]
     assert {trace["yaxis"] for trace in plot["data"]} == {"y", *(f"y{i}" for i in range(2, 9))}
+
+
+def test_rounding_is_drawn_as_a_level_line(sqlite_engine: Engine) -> None:
+    base = np.array([-0.3, -2.7, -11.1, -0.01])
+    fields = {
+        "old_log_probs": [base],
+        "rollout_log_probs": [(base - 1.1).astype(np.float32)],
+        "values": [[0.1, 0.2, 0.3, 0.4]],
+    }
+    batch = make_batch(sqlite_engine, [[1.0]], arrays=fields, fields=RECORDED)
+    plot = build(sqlite_engine, batch, "token_tracks")
+    axes = {one["name"]: plot["layout"]["yaxis" + one["yaxis"][1:]] for one in plot["data"]}
+    assert axes["log ratio"]["range"] == pytest.approx([0.55, 1.65], rel=1e-5)
+    assert "range" not in axes["value"]
+    assert level(np.array([np.nan, 5.0])) == level(np.array([])) == level(np.zeros(3)) == {}
 
 
 def test_tracks_follow_the_estimate(sqlite_engine: Engine) -> None:
