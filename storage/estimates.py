@@ -19,6 +19,7 @@ from storage.database import BINARY, AnySession, WriteSession, insert_new, upser
 from storage.ids import new_id
 from storage.models import Batch, Estimate, EstimateRollout, PackedEstimate, RunningMoments, TokenArray
 from storage.pages import Page, Sort, paginate
+from storage.service_models import Dashboard, Panel
 
 #: Float columns of `estimate_rollout`.
 COLUMNS = ("advantage", "advantage_raw", "raw_m2", "advantage_min", "advantage_max", "total_abs")
@@ -165,6 +166,19 @@ def clear(session: WriteSession, estimate_id: str) -> None:
     session.execute(
         delete_from(TokenArray).where(TokenArray.batch_id == found.batch_id, TokenArray.field.in_(stored))
     )
+
+
+def delete(session: WriteSession, estimate_id: str) -> None:
+    """Remove the estimate and what it stored. Moments of raw advantages stay: other requests share them."""
+    clear(session, estimate_id)
+    session.execute(delete_from(Estimate).where(Estimate.id == estimate_id))
+
+
+def pinned(session: AnySession, estimate_id: str) -> list[str]:
+    """Titles of the dashboards with a panel of this estimate."""
+    of_panel = select(Panel.dashboard_id).where(Panel.estimate_id == estimate_id)
+    found = select(Dashboard.title).where(Dashboard.id.in_(of_panel)).order_by(Dashboard.title)
+    return list(session.execute(found).scalars())
 
 
 def moments_key(request: Mapping[str, Any]) -> str:

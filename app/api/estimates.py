@@ -15,7 +15,8 @@ from app.api.schemas.common import accepted, responses
 from app.api.schemas.estimates import EstimateBody, EstimateDetail, EstimatePage
 from app.api.strict import StrictRoute
 from app.api.waiting import Wait, ended
-from app.deps import ClosingDep, EngineDep, JobsDep, Reader, WaitersDep
+from app.deps import ClosingDep, EngineDep, JobsDep, Reader, WaitersDep, Writer
+from app.errors import Conflict
 from app.estimation import describe, request_estimate
 from app.jobs import FINAL
 from app.responses import etag, not_modified, respond
@@ -83,6 +84,25 @@ def cancel_estimate(request: Request, engine: EngineDep, jobs: JobsDep, estimate
     with read(engine) as session:
         estimate_of(session, estimate_id)
     return cancel(request, engine, jobs, "estimate", estimate_id, describe, ESTIMATES)
+
+
+@router.delete("/estimates/{estimate_id}", status_code=204)
+def delete_estimate(session: Writer, estimate_id: Id) -> Response:
+    """Delete an estimate that was asked for. Vantage's own, one being computed and a pinned one stay."""
+    estimate = estimate_of(session, estimate_id)
+    pinned = estimates.pinned(session, estimate_id)
+    if estimate.default:
+        raise Conflict(
+            "This is one of Vantage's own estimates of the batch; it goes when the batch is deleted."
+        )
+    if estimate.state not in FINAL:
+        raise Conflict(f"The estimate is {estimate.state}; cancel it first.")
+    if pinned:
+        raise Conflict(
+            f"The estimate is pinned to {' and '.join(map(repr, pinned))}; take it from there first."
+        )
+    estimates.delete(session, estimate_id)
+    return Response(status_code=204)
 
 
 def existing(session: Reader, estimate_id: Id) -> str:

@@ -12,14 +12,14 @@ import numpy as np
 
 from app.figures import chosen as choosing
 from app.figures.agreement import signs
-from app.figures.chosen import RECORDED, Chosen, Floats
+from app.figures.chosen import RECORDED, Floats
 from app.figures.figure import ESTIMATE, Figure, Option, Plot
 from app.figures.kept import columns_of
 from app.figures.length_advantage import spearman
 from app.figures.pair import draw_pair
 from app.figures.palette import DIVERGING, LIGHT
 from app.figures.plotly import axis, empty, escape, figure, shorten
-from app.figures.wording import stated
+from app.figures.wording import stated, told_apart
 from app.formatting import integer, number, percent
 from storage import estimates
 from storage.database import ReadSession
@@ -74,24 +74,17 @@ def read_lines(session: ReadSession, batch: Batch, asked: str | None) -> tuple[l
     recorded = choosing.choose(session, batch, RECORDED)
     found = found if recorded.why is not None else [recorded, *found]
     columns = columns_of(session, batch)
-    names = [_name(each) for each in found]
     lines = [
         Line(
             each.estimate.id if each.estimate is not None else RECORDED,
-            name if names.count(name) == 1 else stated(each).replace(" (recomputed", "").rstrip(")"),
+            name,
             stated(each),
             choosing.per_rollout(session, batch, each, columns),
         )
-        for each, name in zip(found[:MOST], names, strict=False)
+        for each, name in zip(found[:MOST], told_apart(found[:MOST]), strict=True)
     ]
     kept = [line for line in lines if np.isfinite(line.values).any()]
     return kept, len(found) - len(lines)
-
-
-def _name(chosen: Chosen) -> str:
-    if chosen.estimate is None:
-        return RECORDED
-    return chosen.estimate.convention or chosen.estimate.estimator
 
 
 def agreement(one: Floats, other: Floats) -> Agreement:

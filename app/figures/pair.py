@@ -9,9 +9,9 @@ from app.figures.chosen import Chosen, Floats
 from app.figures.figure import Plot
 from app.figures.length_advantage import spearman
 from app.figures.palette import LIGHT
-from app.figures.plotly import array, axis, empty, escape, figure, outside, rule, symmetric
+from app.figures.plotly import array, axis, empty, escape, figure, outside, rule, shorten, symmetric
 from app.figures.sampling import first_of
-from app.figures.wording import stated
+from app.figures.wording import stated, told_apart
 from app.formatting import integer, number, percent, plural
 from storage.database import ReadSession
 from storage.models import Batch
@@ -22,7 +22,7 @@ MOST = 2000
 def draw_pair(session: ReadSession, batch: Batch, one: str | None, other: str | None, title: str) -> Plot:
     """`one` on the x axis (None: the batch's default), `other` on the y axis. Raises NotFound, Conflict."""
     first, second = choosing.choose(session, batch, one), choosing.choose(session, batch, other)
-    x, y = axis_name(first), axis_name(second)
+    x, y = axis_names(first, second)
     why = first.why or second.why
     if why is not None:
         return empty(title, why, x=x, y=y)
@@ -32,9 +32,11 @@ def draw_pair(session: ReadSession, batch: Batch, one: str | None, other: str | 
     return _figure(batch, pair, (first, second), title)
 
 
-def axis_name(chosen: Chosen) -> str:
-    name = chosen.label or "advantage"
-    return escape(name.replace(" (recomputed)", ""))
+def axis_names(first: Chosen, second: Chosen) -> tuple[str, str]:
+    if first.why is not None or second.why is not None:
+        return escape(first.label or "advantage"), escape(second.label or "advantage")
+    x, y = told_apart((first, second))
+    return escape(shorten(x, 60)), escape(shorten(y, 60))
 
 
 def _figure(batch: Batch, pair: Pair, chosen: tuple[Chosen, Chosen], title: str) -> Plot:
@@ -49,6 +51,7 @@ def _figure(batch: Batch, pair: Pair, chosen: tuple[Chosen, Chosen], title: str)
         for name, which, role, symbol in looks
         if (own := kept[which[kept]]).size
     ]
+    x_name, y_name = axis_names(*chosen)
     n, changed, rho = int(both.sum()), int(turned.sum()), spearman(x[both], y[both])
     text = f"{escape(stated(chosen[1]))} against {escape(stated(chosen[0]))}, n = {plural(n, 'rollout')}: "
     text += f"Spearman’s ρ {number(rho)}, {integer(changed)} ({percent(changed, n)}) with opposite signs"
@@ -61,8 +64,8 @@ def _figure(batch: Batch, pair: Pair, chosen: tuple[Chosen, Chosen], title: str)
         height=380,
         showlegend=True,
         shapes=[rule(0.0), rule(0.0, vertical=True)],
-        xaxis=axis(axis_name(chosen[0]), range=symmetric(x[both])),
-        yaxis=axis(axis_name(chosen[1]), range=symmetric(y[both])),
+        xaxis=axis(x_name, range=symmetric(x[both])),
+        yaxis=axis(y_name, range=symmetric(y[both])),
         meta={"n": n, "shown": int(kept.size), "opposite": changed, "spearman": rho},
     )
 

@@ -10,10 +10,12 @@ from app.figures import chosen as choosing
 from app.figures.agreement import Pair as Compared
 from app.figures.agreement import over_rollouts, pair_of
 from app.figures.chosen import RECORDED, Chosen
+from app.figures.wording import told_apart
 from app.pages.advantages import Offer, Picker, pick
 from app.pages.batch import find_batch, name_of, way_to
 from app.pages.page import Page
 from app.pages.run import ChartOf
+from app.pages.what_if import WhatIf, what_if
 from app.templating import Crumb, with_query
 from storage.database import ReadSession
 from storage.models import Batch, Run
@@ -63,6 +65,7 @@ class ComparePage:
     offers: tuple[Offer, ...]
     against: str | None
     pair: Pair | None
+    what_if: WhatIf | None
     matrix: ChartOf
     scatter: ChartOf | None
 
@@ -89,6 +92,7 @@ def build(
         offers=offers,
         against=second,
         pair=None if other is None else held(session, batch, chosen, other),
+        what_if=what_if(batch, chosen, against),
         matrix=chart_of(batch, "matrix", "All of them", {"estimate": estimate}),
         scatter=None
         if second is None
@@ -112,9 +116,10 @@ def held(session: ReadSession, batch: Batch, one: Chosen, other: Chosen) -> Pair
     kept = pair.opposite if pair.opposite.any() else pair.both
     order = pair.furthest[kept[pair.furthest]][:MOST_LISTED]
     against = RECORDED if other.estimate is None else other.estimate.id
+    names = told_apart((one, other))
     return Pair(
-        one=one.label,
-        other=other.label,
+        one=names[0],
+        other=names[1],
         n=said["count"],
         opposite=int(pair.opposite.sum()),
         rho=said["spearman"],

@@ -93,3 +93,32 @@ def test_what_cannot_be_compared(service: Service) -> None:
     refused(service.client.get(f"/api/v1/estimates/{one}/compare/recorded"), 422, "no recorded advantages")
     waiting = service.post(f"/batches/{first}/estimates", json={"convention": "dr_grpo/verl"}).json()["id"]
     refused(service.client.get(f"/api/v1/estimates/{one}/compare/{waiting}"), 409, "queued")
+
+
+def test_an_estimate_that_was_asked_for_is_deleted(filled: Service, batch: str) -> None:
+    asked = {"convention": "gae/verl", "params": {"lam": 0.123}}
+    made = filled.estimate(batch, **asked)
+    address = f"/api/v1/estimates/{made['id']}"
+    assert filled.client.get(f"{address}/advantages", params={"rollout": 0}).status_code == 200
+    assert filled.client.delete(address).status_code == 204
+    refused(filled.client.get(address), 404, "no estimate")
+    refused(filled.client.delete(address), 404, "no estimate")
+    listed = [item["id"] for item in filled.get(f"/batches/{batch}/estimates")["items"]]
+    assert made["id"] not in listed and listed
+    # Asked for again it is computed again, with the same numbers.
+    again = filled.estimate(batch, **asked)
+    assert again["id"] != made["id"] and again["summary"] == made["summary"]
+    filled.client.delete(f"/api/v1/estimates/{again['id']}")
+
+
+def test_what_others_look_at_is_not_deleted(filled: Service, batch: str) -> None:
+    own = next(item for item in filled.get(f"/batches/{batch}/estimates")["items"] if item["default"])
+    refused(filled.client.delete(f"/api/v1/estimates/{own['id']}"), 409, "Vantage's own")
+    made = filled.estimate(batch, convention="gae/verl", params={"lam": 0.321})
+    board = filled.client.post("/api/v1/dashboards", json={"title": "what we saw"}).json()
+    panel = {"figure": "token_heatmap", "batch": batch, "estimate": made["id"]}
+    answer = filled.client.patch(f"/api/v1/dashboards/{board['id']}", json={"panels": [panel]})
+    assert answer.status_code == 200, answer.text
+    refused(filled.client.delete(f"/api/v1/estimates/{made['id']}"), 409, "'what we saw'")
+    filled.client.delete(f"/api/v1/dashboards/{board['id']}")
+    assert filled.client.delete(f"/api/v1/estimates/{made['id']}").status_code == 204

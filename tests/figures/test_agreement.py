@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from sqlalchemy import Engine
 
+from app.figures.chosen import Chosen
 from app.figures.estimator_agreement import MOST, agreement
 from app.figures.palette import LIGHT
-from storage.models import Batch
+from app.figures.wording import told_apart
+from estimators import Request
+from storage.models import Batch, Estimate
 from tests.builders import make_batch, make_estimate
 from tests.figures.batches import RECORDED, estimate_tokens, with_tokens
 from tests.figures.test_figures import build
@@ -116,3 +119,22 @@ def test_nothing_to_hold_against(sqlite_engine: Engine) -> None:
     batch = four(sqlite_engine, [1.0, -1.0, 0.5, -0.5])
     for name in ("recorded_vs_recomputed", "estimator_agreement"):
         assert meta(build(sqlite_engine, batch, name))["empty"].startswith("no ")
+
+
+def test_names_say_what_differs_and_no_more() -> None:
+    def chosen(**request: Any) -> Chosen:
+        spelt = Request.from_dict({"convention": "gae/verl", **request}).to_dict()
+        made = Estimate(id="e", estimator="gae", convention="gae/verl", request=spelt, per_token=True)
+        return Chosen("gae/verl (recomputed)", made)
+
+    plain, short = chosen(params={"lam": 0.95}), chosen(params={"lam": 0.3})
+    recorded = Chosen("recorded advantages", None, "advantages")
+    assert told_apart((plain, recorded)) == ["gae/verl", "recorded"]
+    assert told_apart((plain, short)) == ["gae/verl λ 0.95", "gae/verl λ 0.3"]
+    raw = chosen(params={"lam": 0.3}, whitening={"scope": "none"})
+    assert told_apart((short, raw)) == ["gae/verl whitened over the batch", "gae/verl not whitened"]
+    assert told_apart((short, chosen(params={"lam": 0.3}, precision="float32"))) == [
+        "gae/verl precision float64",
+        "gae/verl precision float32",
+    ]
+    assert told_apart((plain, plain)) == ["gae/verl", "gae/verl"]
