@@ -28,7 +28,7 @@ from app.transfers import expire
 from app.uploads import sweep
 from app.workflows import Context, register
 from storage import idempotency, transfers, workers
-from storage.database import make_engine, read, write
+from storage.database import Repeatable, make_engine, read, write
 from storage.models import Worker
 
 log = get_logger("vantage.worker")
@@ -127,8 +127,13 @@ def launch(context: Context, queues: Sequence[Kind]) -> Callable[[str], None]:
         "sys_db_idle_transaction_timeout_sec": min(60.0, frozen_seconds(context.settings)),
         "run_migrations": False,
     }
-    if not context.settings.url.startswith("sqlite"):
-        config["db_engine_kwargs"] = {"connect_args": {"application_name": session_name(context.executor)}}
+    # It records each step after the step's own commit, so it must not wait for the disk either.
+    sqlite = context.settings.url.startswith("sqlite")
+    config["db_engine_kwargs"] = {
+        "connect_args": {"factory": Repeatable}
+        if sqlite
+        else {"application_name": session_name(context.executor)}
+    }
     engine = DBOS(config=config)
     register(context)
     DBOS.listen_queues(list(queues))

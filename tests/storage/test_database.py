@@ -7,11 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, delete, event, select, text
+from sqlalchemy import Engine, create_engine, delete, event, select, text
 from sqlalchemy.exc import DBAPIError
 
 from storage import arrays, batches, rollouts, runs
-from storage.database import checkpoint, end_sessions, insert_new, make_engine, read, upsert, write
+from storage.database import (
+    LOG_PAGES,
+    Repeatable,
+    checkpoint,
+    end_sessions,
+    insert_new,
+    make_engine,
+    read,
+    upsert,
+    write,
+)
 from storage.models import EstimateRollout, Run
 from tests.builders import make_batch, make_estimate, make_run, make_upload
 
@@ -148,9 +158,13 @@ def test_commits_are_durable_on_sqlite(sqlite_engine: Engine) -> None:
 
 def test_what_can_be_written_again_does_not_wait_for_the_disk(sqlite_engine: Engine) -> None:
     engine = make_engine(str(sqlite_engine.url), repeatable=True)
-    with engine.connect() as connection:
-        assert connection.execute(text("PRAGMA synchronous")).scalar_one() == 1
-    engine.dispose()
+    elsewhere = create_engine(sqlite_engine.url, connect_args={"factory": Repeatable})
+    for each in (engine, elsewhere):
+        with each.connect() as connection:
+            names = ("synchronous", "wal_autocheckpoint")
+            found = [connection.execute(text(f"PRAGMA {name}")).scalar_one() for name in names]
+        assert found == [1, LOG_PAGES]
+        each.dispose()
 
 
 def test_a_log_that_is_folded_in_is_begun_anew(sqlite_engine: Engine) -> None:
