@@ -13,7 +13,10 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 #: Words in a file's `adv_estimator` that stand for estimators without prompt groups.
-UNGROUPED = ("gae", "reinforce_plus_plus", "reinforce++", "remax", "ppo", "vtrace")
+UNGROUPED = (
+    "gae", "reinforce_plus_plus", "reinforce++", "remax", "ppo", "vtrace", "rae", "running", "reward_to_go",
+    "td_error",
+)  # fmt: skip
 #: Rewards of a group that differ by less than this share of their size are equal but for float32 rounding.
 ROUNDING = 2.4e-7
 
