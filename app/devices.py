@@ -33,3 +33,9 @@ def pick_device(wanted: str) -> str:
 def leave_a_core() -> None:
     """Let the web process beside this worker have a core of its own."""
     torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+
+
+def one_thread() -> None:
+    """Let every request compute on its own thread: what pages and figures compute takes a millisecond or two,
+    and threads that wait for each other take tens of them where the machine is busy."""
+    torch.set_num_threads(1)

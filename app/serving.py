@@ -16,6 +16,7 @@ import typer
 import uvicorn
 
 from app import example
+from app.devices import one_thread
 from app.errors import AppError, Busy, Conflict
 from app.jobs import connect, prepare
 from app.logs import get_logger
@@ -108,6 +109,7 @@ def run_server(settings: Settings) -> None:
     # uvicorn raises the signal again once it has shut down: as SystemExit it lets the callers clean up.
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
+    one_thread()
     application = create_app(settings)
     config = uvicorn.Config(
         application,

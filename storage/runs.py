@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Float, Select, cast, func, select
@@ -143,7 +143,13 @@ def plain_steps(session: AnySession, run_id: str, split: str | None = None) -> l
 def with_statistics(session: AnySession, run_id: str, rows: Sequence[StepRow]) -> list[StepRow]:
     """Rows of `plain_steps`, with what is known of their rewards, lengths and advantages."""
     statistics = _statistics(session, run_id, [row.batch_id for row in rows])
-    return [replace(row, statistics=statistics[row.batch_id]) for row in rows]
+    return [  # written out: `replace` takes six times as long, for a thousand rows
+        StepRow(
+            row.batch_id, row.step, row.split, row.newest, row.format, row.rollouts, row.groups, row.tokens,
+            row.created, statistics[row.batch_id], row.codes,
+        )
+        for row in rows
+    ]  # fmt: skip
 
 
 def statistics_before(session: AnySession, run_id: str, split: str | None, step: int) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -28,6 +29,11 @@ class Exact(TypeDecorator[str]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         return verbatim(value)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        # Straight, where the driver gives text: what stands between takes as long again, for every value.
+        usual = super().result_processor(dialect, coltype)
+        return usual if self.impl_instance.result_processor(dialect, coltype) else verbatim
 
 
 class Verbatim(Exact):

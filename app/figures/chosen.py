@@ -1,5 +1,6 @@
 """Which advantages a figure shows: an estimate's, or the recorded ones."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import Conflict, NotFound
+from app.figures.kept import estimate_columns
 from storage import arrays, estimates
 from storage.database import ReadSession
 from storage.models import Batch, Estimate
@@ -34,17 +36,26 @@ class Chosen:
         return dict(self.estimate.request) if self.estimate is not None else {}
 
 
-def choose(session: ReadSession, batch: Batch, asked: str | None, *, per_token: bool = False) -> Chosen:
+def choose(
+    session: ReadSession,
+    batch: Batch,
+    asked: str | None,
+    *,
+    per_token: bool = False,
+    made: Sequence[Estimate] | None = None,
+) -> Chosen:
     """The advantages that `asked` names: an estimate's id, "recorded", or None for the default.
 
     The default is the batch's first finished default estimate (one per token first, where `per_token`), then
-    any finished one, then what was recorded. Raises NotFound and Conflict (not finished).
+    any finished one, then what was recorded. `made`: `estimates.of_batch`, where the caller has read it.
+    Raises NotFound and Conflict (not finished).
     """
     if asked == RECORDED:
         return _recorded(batch)
     if asked is not None:
         return _named(session, batch, asked)
-    done = [estimate for estimate in estimates.of_batch(session, batch.id) if estimate.state == "succeeded"]
+    made = estimates.of_batch(session, batch.id) if made is None else made
+    done = [estimate for estimate in made if estimate.state == "succeeded"]
     if per_token:
         done.sort(key=lambda estimate: not estimate.per_token)
     if done:
@@ -90,7 +101,7 @@ def per_rollout(session: ReadSession, batch: Batch, chosen: Chosen, columns: Col
 
 def column(session: ReadSession, estimate: Estimate, columns: Columns, name: str) -> Floats:
     """A column of an estimate, `[B]` in storage order, NaN where it has nothing to say."""
-    stored = estimates.columns(session, estimate.id)
+    stored = estimate_columns(session, estimate)
     found = np.full(columns.rollouts, np.nan)
     place = np.searchsorted(stored["index"], columns.index)
     place = np.minimum(place, max(stored["index"].size - 1, 0))

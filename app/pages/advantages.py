@@ -76,7 +76,7 @@ def pick(
     waiting = next((offer for offer in offers if offer.key == asked and offer.state != "succeeded"), None)
     if asked is not None and not any(offer.key == asked for offer in offers):
         raise NotFound("This batch has no such estimate; choose one of those that its page lists.")
-    chosen = choosing.choose(session, batch, None if waiting else asked, per_token=per_token)
+    chosen = choosing.choose(session, batch, None if waiting else asked, per_token=per_token, made=made)
     return Picker(tuple(offers), in_use(batch, chosen), waiting), chosen
 
 
