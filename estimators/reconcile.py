@@ -16,7 +16,7 @@ from estimators.mistakes import MISTAKES
 from estimators.reconcile_formulas import formulas
 from estimators.reconcile_found import Found
 from estimators.reconcile_probes import same_formula, telling
-from estimators.reconcile_recorded import View, coarse_precision
+from estimators.reconcile_recorded import View
 from estimators.reconcile_search import Search
 from estimators.reconcile_stages import right, wrong
 from estimators.reconcile_words import candidate, nothing, summary
@@ -42,8 +42,8 @@ def reconcile(
     if not int((view.counts > 0).sum()):
         return nothing(recorded)
     search = _searched(batch, view, hints, until)
-    coarse = coarse_precision(view.values[view.taken] if recorded.per_token else view.values)
-    if coarse is not None and not _matched(search, wrong=True):
+    coarse = None if _matched(search, wrong=True) else view.coarse()
+    if coarse is not None:
         again = _searched(batch, View(batch, recorded, coarse), hints, until)
         search = again if _matched(again, wrong=True) else search
     return _answer(search)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.mistakes.mistake import Input, Setup
@@ -15,23 +14,13 @@ from estimators.registry import ESTIMATORS
 from estimators.shape import Shape
 
 #: Rollouts whose groups are looked at.
-_SEEDS = 24
+_SEEDS = 12
 
 
 def straight(formula: Formula) -> bool:
     """Whether every convention does one and the same to all raw advantages."""
     settings = [each.whitening for each in formula.conventions]
     return all(each.scope in ("none", "batch") and each.clip is None for each in settings)
-
-
-def changed_rows(search: Search, setup: Setup, variant: Input, rows: Tensor) -> Batch | None:
-    """These rollouts of the whole batch after a mistake that is the same for every formula, worked out once;
-    None where it does not apply."""
-    key = id(variant), id(rows)
-    if key not in search.ahead.parts:
-        altered = variant.alter(replace(setup, batch=search.batch))
-        search.ahead.parts[key] = variant, rows, None if altered is None else take(altered.batch, rows)
-    return search.ahead.parts[key][2]
 
 
 def near(search: Search, formula: Formula, variant: Input) -> bool:
@@ -61,7 +50,7 @@ def _on(search: Search, setup: Setup, variant: Input, sample: Sample) -> Setup |
     if not variant.rows:
         return variant.alter(replace(setup, batch=sample.part))
     if variant.shared:
-        part = changed_rows(search, setup, variant, sample.rows)
+        part = search.changed(setup, variant, sample)
         return None if part is None else replace(setup, batch=part)
     altered = variant.alter(setup)
     if altered is None or altered.batch is not search.batch:

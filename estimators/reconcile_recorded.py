@@ -5,12 +5,12 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.layout import spans
-from estimators.masked import repeated, segment_least, segment_sums
+from estimators.masked import repeated, segment_least, segment_sums, valid_counts
+from estimators.reconcile_errors import binned, from_bins, p99, weighted_p99
 from estimators.reconciliation import Recorded
 from estimators.whitening import Affine
 
@@ -36,18 +36,30 @@ class Precision:
     rtol: float
 
 
-def precision_of(values: Tensor) -> Precision:
-    """The coarsest way of writing numbers that all finite `values` agree with."""
-    kept = values[torch.isfinite(values) & (values != 0)]
-    if kept.shape[0] > SAMPLE:
-        kept = kept[:: kept.shape[0] // SAMPLE]
-    exact = kept.double()
+def precision_of(values: Tensor, counted: Tensor | None = None) -> Precision:
+    """The coarsest way of writing numbers that all finite `values` (that are `counted`), or as many as tell,
+    agree with."""
+    exact = _some(values, counted).double()
     for digits in range(FINE, 13):
         if _decimal(exact, digits):
             return _rounded(digits)
     if bool((exact.to(torch.float32).double() == exact).all()):
         return Precision("float32", 2**-23, 0.0, 1e-5)
     return Precision("float64", 2**-40, 0.0, 1e-5)
+
+
+def _some(values: Tensor, counted: Tensor | None) -> Tensor:
+    """Finite numbers that are not 0, spread over all: about SAMPLE, or all where there are fewer."""
+    for step in (max(1, values.shape[0] // (8 * SAMPLE)), 1):
+        kept = _told(values[::step], None if counted is None else counted[::step])
+        if kept.shape[0] > SAMPLE:
+            return kept[:: kept.shape[0] // SAMPLE]
+    return kept
+
+
+def _told(values: Tensor, counted: Tensor | None) -> Tensor:
+    told = torch.isfinite(values) & (values != 0)
+    return values[told if counted is None else told & counted]
 
 
 def _decimal(exact: Tensor, digits: int) -> bool:
@@ -59,17 +71,21 @@ def _rounded(digits: int) -> Precision:
     return Precision(f"decimals:{digits}", 2**-40, 0.5 * 10.0**-digits, 1e-5)
 
 
-def coarse_precision(values: Tensor) -> Precision | None:
+def coarse_precision(values: Tensor, counted: Tensor | None = None) -> Precision | None:
     """bfloat16, float16 or few decimals where every number fits, and there are enough to tell; else None.
     Tried only where nothing agrees within the ordinary tolerance."""
-    kept = values[torch.isfinite(values) & (values != 0)]
-    if torch.unique(kept[:SAMPLE]).shape[0] < ENOUGH:
+    sample = _some(values, counted)
+    if torch.unique(sample).shape[0] < ENOUGH:
         return None
     for name, dtype, size in (("bfloat16", torch.bfloat16, 2**-8), ("float16", torch.float16, 2**-10)):
-        if bool((kept.to(dtype).to(kept.dtype) == kept).all()):
+        if _fits(sample, dtype) and _fits(_told(values, counted), dtype):
             return Precision(name, size, 0.0, size)
-    sample = kept[:: max(1, kept.shape[0] // SAMPLE)].double()
-    return next((_rounded(digits) for digits in range(2, FINE) if _decimal(sample, digits)), None)
+    exact = sample.double()
+    return next((_rounded(digits) for digits in range(2, FINE) if _decimal(exact, digits)), None)
+
+
+def _fits(values: Tensor, dtype: torch.dtype) -> bool:
+    return bool((values.to(dtype).to(values.dtype) == values).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +122,17 @@ class View:
         self.batch = batch
         self.recorded = recorded
         self.values = recorded.advantages
-        self.precision = precision or precision_of(self._compared)
+        self.precision = precision or precision_of(self.values, self._counted)
         self._scale = scale
+        self.derived: dict[str, object] = {}
 
     @property
-    def _compared(self) -> Tensor:
-        return self.values[self.batch.response_mask] if self.recorded.per_token else self.values
+    def _counted(self) -> Tensor | None:
+        return self.batch.response_mask if self.recorded.per_token else None
+
+    def coarse(self) -> Precision | None:
+        """How much more coarsely the numbers may have been written, where nothing agrees."""
+        return coarse_precision(self.values, self._counted)
 
     @cached_property
     def taken(self) -> Tensor:
@@ -123,7 +144,7 @@ class View:
         """Compared tokens of each rollout, `[B]` int64."""
         if not self.recorded.per_token:
             return torch.where(torch.isfinite(self.values), self.batch.unmasked, 0)
-        return segment_sums(self.taken.double(), self.batch.offsets).long()
+        return valid_counts(self.taken, self.batch.offsets)
 
     @cached_property
     def informative(self) -> bool:
@@ -223,7 +244,7 @@ class View:
         squares = (kept.square() * weight).sum() / weight.sum().clamp(min=1)
         return Fit(
             float(kept.max()) if kept.numel() else 0.0,
-            _weighted_p99(kept, weight),
+            weighted_p99(kept, weight),
             float(squares.sqrt()),
             error,
             agrees,
@@ -234,21 +255,24 @@ class View:
         """Span by span, so that each pass finds the numbers in the cache."""
         batch, each, kept = self.batch, [], []
         small, squares, bins = batch.tokens <= EXACT, 0.0, np.zeros(1 << 16, dtype=np.int64)
+        none = torch.zeros(batch.rollouts, dtype=torch.float64)
         for rollouts, span in spans(batch):
             error, wrong = self._errors(found[span], affine, rollouts, span)
             squares += float(error.square().sum())
-            kept.append(error) if small else np.add(bins, _binned(error), out=bins)
+            kept.append(error) if small else np.add(bins, binned(error), out=bins)
             offsets = batch.offsets[rollouts.start : rollouts.stop + 1] - span.start
-            each.append((-segment_least(-error, offsets), segment_sums(wrong.double(), offsets)))
+            bad = segment_sums(wrong.double(), offsets) if bool(wrong.any()) else none[: offsets.shape[0] - 1]
+            each.append((-segment_least(-error, offsets), bad))
         compared = self.counts > 0
         total = int(self.counts.sum())
         off, bad = (torch.cat(parts) for parts in zip(*each, strict=True))
         off = off.masked_fill(~compared, torch.nan)
         agrees = compared & (bad == 0)
         greatest = float(off[compared].max()) if total else 0.0
-        p99 = _p99(torch.cat(kept)[self.taken]) if small else _from_bins(bins, total, batch.tokens - total)
-        p99 = min(p99, greatest)
-        return Fit(greatest, p99, (squares / max(total, 1)) ** 0.5, off, agrees, int(compared.sum()))
+        most = p99(torch.cat(kept)[self.taken]) if small else from_bins(bins, total, batch.tokens - total)
+        return Fit(
+            greatest, min(most, greatest), (squares / max(total, 1)) ** 0.5, off, agrees, int(compared.sum())
+        )
 
     def _errors(self, found: Tensor, affine: Affine, rollouts: slice, span: slice) -> tuple[Tensor, Tensor]:
         """Errors `[n]` float64 of one span, 0 where nothing is compared, and which of them are too large."""
@@ -261,37 +285,10 @@ class View:
         recorded, taken = self.values[span].double(), self.taken[span]
         error = shown.sub(recorded).abs_()
         allowed = recorded.abs().mul_(self.precision.rtol).add_(repeated(self.slack[rollouts], lengths))
-        wrong = taken & ~(error <= allowed) & (torch.isfinite(shown) | (recorded != 0))
         error = torch.where(taken, error, 0.0)
-        if not bool(torch.isfinite(error.sum())):
-            error = torch.where(torch.isfinite(error), error, recorded.nan_to_num(0.0).abs() * taken)
-        return error, wrong
-
-
-def _p99(errors: Tensor) -> float:
-    if not errors.numel():
-        return 0.0
-    return float(errors.kthvalue(max(1, -(-errors.numel() * 99 // 100))).values)
-
-
-def _binned(errors: Tensor) -> NDArray[np.int64]:
-    return np.bincount(errors.float().numpy().view(np.int32) >> 15, minlength=1 << 16)
-
-
-def _from_bins(bins: NDArray[np.int64], total: int, others: int) -> float:
-    """The least error that 99 % of the tokens do not exceed, from counts by the leading 17 bits of float32:
-    at most 1 % too large. `others` zeros were counted without being compared."""
-    if not total:
-        return 0.0
-    bins[0] -= others
-    place = int(np.searchsorted(np.cumsum(bins), -(-total * 99 // 100)))
-    return float(np.int32(((place + 1) << 15) - 1 if place else 0).view(np.float32))
-
-
-def _weighted_p99(errors: Tensor, weight: Tensor) -> float:
-    """The least error that 99 % of the tokens do not exceed."""
-    if not errors.numel():
-        return 0.0
-    order = torch.argsort(errors)
-    reached = torch.cumsum(weight[order], 0).double() >= 0.99 * float(weight.sum())
-    return float(errors[order][reached][0])
+        if bool(torch.isfinite(error.sum())):
+            return error, error > allowed
+        # What is not a number agrees with 0 only.
+        odd = taken & ~torch.isfinite(error)
+        error = torch.where(odd, recorded.abs(), error)
+        return error, (error > allowed) | (odd & (recorded != 0))

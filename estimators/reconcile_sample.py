@@ -3,11 +3,12 @@
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from estimators.batch import TOKEN_FIELDS, Batch
-from estimators.masked import last_index, repeated, segment_sums
+from estimators.masked import repeated, segment_sums
 from estimators.reconcile_recorded import View
 from estimators.reconciliation import Recorded
 
@@ -20,12 +21,21 @@ SEEDS, LARGEST = 6, 64
 def seeds(batch: Batch) -> Tensor:
     """Rollouts to look at: the one that reaches furthest, those with most masked tokens inside, and others
     spread over the batch."""
-    last = last_index(batch.response_mask, batch.offsets)
-    reach = torch.where(last >= 0, last - batch.offsets[:-1], -1)
+    reach = _reach(batch)
     inside = reach + 1 - batch.unmasked
     some = torch.linspace(0, batch.rollouts - 1, SEEDS, device=reach.device).long()
     found: Tensor = torch.unique(torch.cat([reach.argmax().view(1), inside.argmax().view(1), some]))
     return found
+
+
+def _reach(batch: Batch) -> Tensor:
+    """Place of each rollout's last unmasked token, `[B]` int64; −1 where there is none."""
+    reach, mask = batch.lengths - 1, batch.response_mask.numpy()
+    rows = torch.nonzero(reach >= 0).squeeze(1)
+    for row in rows[~batch.response_mask[batch.offsets[rows + 1] - 1]].tolist():
+        found = np.flatnonzero(mask[int(batch.offsets[row]) : int(batch.offsets[row + 1])])
+        reach[row] = int(found[-1]) if found.size else -1
+    return reach
 
 
 def members(seed: Tensor, group: Tensor) -> Tensor:

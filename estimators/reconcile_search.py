@@ -1,6 +1,5 @@
 """The search: formulas × settings × mistakes × whitenings, the cheap questions first."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -21,12 +20,9 @@ from estimators.reconcile_rules import Rules, rules_of
 from estimators.reconcile_sample import (
     SMALL,
     Sample,
-    lines,
     members,
-    mostly,
     on_lines,
     places,
-    plausible_means,
     rows_of,
     seeds,
     take,
@@ -34,7 +30,7 @@ from estimators.reconcile_sample import (
 )
 from estimators.reconcile_solve import settings
 from estimators.reconcile_stack import Ahead
-from estimators.reconciliation import Hints, TooLong
+from estimators.reconciliation import Hints
 from estimators.refused import Refused
 from estimators.registry import ESTIMATORS
 from estimators.rewards import ScoreParams, rollout_scores
@@ -63,6 +59,8 @@ class Search:
         self.rows = self.whole.rows
         #: Formulas, by key, whose raw advantages vary inside rollouts, where the recorded ones do not.
         self.varying: set[str] = set()
+        #: The last batch whose token rewards were summed up, and it so.
+        self.sums: tuple[Batch, Batch] | None = None
         #: The last rollouts that were looked at, and what is recorded of them.
         self.seen: tuple[bytes, View] | None = None
         #: What `plain` gave, where it does not take much memory.
@@ -107,7 +105,10 @@ class Search:
         if kept is None or kept[0] is not tokens or kept[1] is not batch.scores:
             kept = tokens, batch.scores, rollout_scores(batch, ScoreParams())
             batch.derived["score sums"] = kept
-        return rows_changed(batch, scores=kept[2], token_level_rewards=None, token_level_scores=None)
+        if self.sums is None or self.sums[0] is not batch:
+            bare = rows_changed(batch, scores=kept[2], token_level_rewards=None, token_level_scores=None)
+            self.sums = batch, bare
+        return self.sums[1]
 
     def exact(self, since: int = 0) -> bool:
         """Whether one found from place `since` on comes as near as the recorded numbers can say."""
@@ -120,10 +121,12 @@ class Search:
             return False
         if not isinstance(variant, Input):
             return True
+        setup = Setup(self.batch, formula.estimator, formula.params)
+        if variant.settings and variant.alter(setup) is None:
+            return False
         if variant.groups:
             rules = self.rules(formula)
             return compares(formula) if rules is None else rules.grouped
-        setup = Setup(self.batch, formula.estimator, formula.params)
         if variant.rows or variant.scores or self.token_level(setup):
             return True
         # One number per rollout sees single tokens only by counting them.
@@ -158,71 +161,6 @@ class Search:
             kept = self.keys[id(setup.params)] = setup.params, f"{setup.estimator} {setup.params!r}"
         return kept[1]
 
-    def shape(self, setup: Setup, variant: Input | None) -> Shape | None:
-        """The raw advantages on the whole batch, or None where they cannot be those recorded.
-
-        Raises TooLong."""
-        if self.until is not None and time.monotonic() > self.until:
-            raise TooLong
-        if not self.token_level(setup):
-            if self.varied:
-                return None
-        elif not self.small and not self._survives(setup, variant):
-            return None
-        altered = setup if variant is None else variant.alter(setup)
-        raw = None if altered is None else self.raw(altered)
-        if altered is None or raw is None:
-            return None
-        shape = Shape(rows_changed(self.batch, group=altered.batch.group, rank=altered.batch.rank), raw)
-        if altered.batch.response_mask is not self.batch.response_mask:
-            shape = Shape(altered.batch, raw)
-        per_token = raw.per_token and self.view.recorded.per_token
-        if per_token and self.small and not mostly(lines(raw.advantages, self.view)):
-            if variant is None and self.view.per_rollout is not None:
-                self.varying.add(self.key(setup))
-            return None
-        return shape
-
-    def plain(self, formula: Formula) -> list[tuple[Setup, Shape]]:
-        """The setups of the formula, nothing changed, that may have given what is recorded, each with its raw
-        advantages: the same for every mistake that comes after them."""
-        found = self.shapes.get(id(formula))
-        if found is None:
-            setups = self.settings(formula, None, grid=False)
-            found = [(setup, shape) for setup in setups if (shape := self.shape(setup, None)) is not None]
-            if self.small or not any(shape.raw.per_token for _, shape in found):
-                self.shapes[id(formula)] = found
-        return found
-
-    def _survives(self, setup: Setup, variant: Input | None) -> bool:
-        """Whether the raw advantages of the sample are lines of the recorded ones."""
-        sample = self.sample(setup)
-        seen, part = sample.seen, sample.part
-        if variant is None:
-            altered: Setup | None = replace(setup, batch=part)
-        elif variant.rows:
-            whole = variant.alter(setup)
-            if whole is None:
-                return False
-            rows = members(self.seed, whole.batch.group)
-            altered = replace(whole, batch=take(whole.batch, rows))
-            key = rows.numpy().tobytes()
-            if self.seen is None or self.seen[0] != key:
-                self.seen = key, view_of(self.view, rows)
-            seen = self.seen[1]
-        else:
-            altered = variant.alter(replace(setup, batch=part))
-        raw = None if altered is None else self.raw(altered)
-        if raw is None or not raw.per_token:
-            return False
-        if not seen.recorded.per_token:
-            return plausible_means(raw.advantages, seen)
-        if not mostly(lines(raw.advantages, seen)):
-            if variant is None and seen.per_rollout is not None:
-                self.varying.add(self.key(setup))
-            return False
-        return seen.per_rollout is None or plausible_means(raw.advantages, seen)
-
     # The parameters to try -----------------------------------------------------------------------------
 
     def settings(self, formula: Formula, variant: Input | None, grid: bool) -> Iterator[Setup]:
@@ -247,8 +185,25 @@ class Search:
         """The setup of the sample with the mistake; as it is where that is only in who is whose sibling."""
         if not variant.rows or self.small:
             return variant.alter(part)
+        if variant.shared and not variant.groups:
+            batch = self.changed(part, variant, sample)
+            return part if batch is None else replace(part, batch=batch)
         whole = None if variant.groups else variant.alter(replace(part, batch=self.batch))
         return part if whole is None else replace(whole, batch=take(whole.batch, sample.rows))
+
+    def changed(self, setup: Setup, variant: Input, sample: Sample) -> Batch | None:
+        """The rollouts of the sample after a mistake that is the same for every formula, worked out once;
+        None where it does not apply."""
+        key = id(variant), id(sample)
+        if key not in self.ahead.parts:
+            self.ahead.parts[key] = variant, sample, self._changed(setup, variant, sample)
+        return self.ahead.parts[key][2]
+
+    def _changed(self, setup: Setup, variant: Input, sample: Sample) -> Batch | None:
+        if variant.mask_of is not None:
+            return replace(sample.part, response_mask=variant.mask_of(self.batch, sample.rows))
+        altered = variant.alter(replace(setup, batch=self.batch))
+        return None if altered is None else take(altered.batch, sample.rows)
 
     # Comparing -----------------------------------------------------------------------------------------
 
@@ -270,11 +225,14 @@ class Search:
         fit = known or self.compare(shape, option.affine)
         if known is None and not fit.matched and 0.8 * fit.rollouts <= fit.rollouts_matched:
             fit = in_single(self.view, setup, shape, option, fit)
+        self.add(setup, option, convention, fit, option.affine.apply(shape.moments[1]))
+        return fit
+
+    def add(self, setup: Setup, option: Option, convention: Convention, fit: Fit, means: Tensor) -> None:
+        """Keeps what one option came to. `means` `[B]`: what it gives each rollout, NaN where not known."""
         self.prospects.best = max(self.prospects.best, fit.rollouts_matched)
-        means = option.affine.apply(shape.moments[1])
         what = option.kind, option.whitening, option.label, option.text
         self.found.append(Found(convention, setup.params, *what, fit, means, len(self.found)))
-        return fit
 
     def scopes(self, shape: Shape) -> set[str]:
         """The scopes over which the recorded means of the rollouts are a line of the raw ones: no others can

@@ -10,6 +10,7 @@ from torch import Tensor
 from estimators.batch import ROLLOUT_FIELDS, TOKEN_FIELDS, Batch
 from estimators.masked import segment_sums
 from estimators.mistakes.mistake import Input
+from estimators.reconcile_lines import Targets, near_lines, targets
 from estimators.reconcile_recorded import View
 from estimators.reconcile_sample import Sample, lines
 from estimators.reconciliation import Recorded
@@ -17,10 +18,11 @@ from estimators.rewards import TokenRewardParams
 
 #: Tokens of one long batch.
 LONG = 1 << 17
-#: Pairs of rollouts through which a line is drawn, and the share of rollouts that must lie on one of them.
-_PAIRS, _SHARE = 8, 0.5
-#: With fewer rollouts than this a line says nothing.
-_FEW = 6
+
+
+#: Groups that hold no lines, of groups that can tell; None: that says nothing. NEVER: no chance at all.
+Tally = tuple[int, int] | None
+NEVER: Tally = (1, 0)
 
 
 @dataclass(slots=True)
@@ -30,6 +32,8 @@ class Ahead:
     hopes  of each formula, by key, the ids of those that come near
     lined  of each formula and scopes, whether the recorded means lie on a line of the raw ones
     parts  by the ids of a mistake and of rollouts, which are kept alive: those rollouts after that mistake
+    tallies  of each formula and scopes, what its groups say of the recorded numbers
+    scopes  of each scopes, what lines inside the largest of them have to pass near
     many   whole groups spread over the batch, once they are chosen; `grouped`: as each mistake groups them
     """
 
@@ -37,7 +41,9 @@ class Ahead:
     long: set[int] = field(default_factory=set)
     hopes: dict[str, set[int]] = field(default_factory=dict)
     lined: dict[tuple[str, int], tuple[Tensor | None, bool]] = field(default_factory=dict)
-    parts: dict[tuple[int, int], tuple[Input, Tensor, Batch | None]] = field(default_factory=dict)
+    tallies: dict[tuple[str, int], tuple[Tensor | None, Tally]] = field(default_factory=dict)
+    scopes: dict[int, tuple[Tensor, Targets | None]] = field(default_factory=dict)
+    parts: dict[tuple[int, int], tuple[Input, Sample, Batch | None]] = field(default_factory=dict)
     many: list[Sample | None] = field(default_factory=list)
     grouped: dict[int, tuple[Input, Sample | None]] = field(default_factory=dict)
 
@@ -93,7 +99,7 @@ def hopeful(raw: Tensor, per_token: bool, one_line: bool, long: View, view: View
     if not one_line or not any(kept):
         return kept
     means = _means(raw, long) if per_token else raw
-    near = near_lines(means.view(times, -1), view)
+    near = near_lines(means.view(times, -1), targets(view))
     return [one and other for one, other in zip(kept, near.tolist(), strict=True)]
 
 
@@ -102,37 +108,6 @@ def _means(raw: Tensor, long: View) -> Tensor:
     taken = long.taken if long.recorded.per_token else long.batch.response_mask
     count = segment_sums(taken.double(), long.batch.offsets).clamp(min=1)
     return segment_sums(torch.where(taken, raw, 0.0), long.batch.offsets) / count
-
-
-def largest(ids: Tensor) -> Tensor:
-    """`[B]` bool: the members of the scope that has most."""
-    return ids == torch.bincount(ids).argmax()
-
-
-def near_lines(means: Tensor, view: View, among: Tensor | None = None) -> Tensor:
-    """`[K]` bool: whether some line through two rollouts passes near half of them, for `means` `[K, B]`.
-
-    among  `[B]` bool: the rollouts that are looked at; None: all
-    """
-    own = view.means
-    known = (view.counts > 0) & torch.isfinite(own)
-    kept = torch.nonzero(known if among is None else known & among).squeeze(1)
-    x, y = means[:, kept].double(), own[kept].double()
-    size, order = y.numel(), torch.argsort(y)
-    if size < _FEW:
-        return torch.ones(means.shape[0], dtype=torch.bool)
-    usual = view.precision.rtol * y.abs() + 2 * view.slack[kept] + view.precision.floor * y.abs().max()
-    best = (((y - y.median()).abs() <= 4 * usual).double().mean()).repeat(means.shape[0])
-    for step in range(_PAIRS):
-        # From the outer quarters: what the ends are off by then hardly grows between them.
-        inward = step * (size // 4) // _PAIRS
-        low, high = order[inward], order[size - 1 - inward]
-        run = x[:, high] - x[:, low]
-        slope = torch.where(run != 0, (y[high] - y[low]) / run, torch.nan)
-        error = (y - (y[low] + slope[:, None] * (x - x[:, low, None]))).abs()
-        best = torch.maximum(best, (error <= 4 * usual).double().sum(dim=1) / size)
-    unsaid = (~torch.isfinite(x)).double().mean(dim=1) > 1 - _SHARE
-    return (best >= _SHARE) | unsaid
 
 
 def apart(batch: Batch, params: Any) -> bool:

@@ -1,5 +1,7 @@
 """The stages of a search: without a mistake, then with each."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -13,7 +15,8 @@ from estimators.reconcile_near import lies_near
 from estimators.reconcile_recorded import Fit
 from estimators.reconcile_sample import places, rows_of
 from estimators.reconcile_search import Search
-from estimators.shape import Shape, composed
+from estimators.reconcile_trial import plain, shape, survives
+from estimators.shape import IDENTITY, Shape, composed
 from estimators.whitening import Affine, Whitening
 
 
@@ -25,18 +28,40 @@ def right(search: Search, formulas: list[Formula], others: bool = False, grid: b
         if not search.of_kind(formula) or not steps(search, formula, None):
             continue
         for setup in search.settings(formula, None, grid):
-            shape = search.shape(setup, None)
-            if shape is not None and whiten_all(search, formula, setup, shape, others=others):
+            if not others and _unlike(search, formula, setup):
+                continue
+            made = shape(search, setup, None)
+            if made is not None and whiten_all(search, formula, setup, made, others=others):
                 matched = True
                 break
     return matched
+
+
+def _unlike(search: Search, formula: Formula, setup: Setup) -> bool:
+    """Whether a formula per token that nobody whitens is far off in a few rollouts, or on whole groups: it is
+    then kept as such, as the whole batch says no more."""
+    unwhitened = all(each.whitening.scope == "none" for each in formula.conventions)
+    if search.small or not search.varied or not unwhitened or not search.token_level(setup):
+        return False
+    if not survives(search, setup, None):
+        return True
+    raw = search.raw(replace(setup, batch=search.whole.part))
+    if raw is None:
+        return False
+    fit = search.whole.seen.fit(raw.advantages, True, IDENTITY)
+    if fit.rollouts_matched >= 0.9 * fit.rollouts:
+        return False
+    means = torch.full((search.batch.rollouts,), torch.nan, dtype=torch.float64)
+    for convention in formula.conventions:
+        search.add(setup, Option(IDENTITY, "own", convention.whitening), convention, fit, means)
+    return True
 
 
 def whiten_all(
     search: Search,
     formula: Formula,
     setup: Setup,
-    shape: Shape,
+    made: Shape,
     label: str | None = None,
     text: str = "",
     others: bool = False,
@@ -44,16 +69,16 @@ def whiten_all(
     """The options without a mistake in the whitening. Whether any matched."""
     any_matched = False
     done: dict[Whitening, Fit] = {}
-    scopes = search.scopes(shape) if others else set()
+    scopes = search.scopes(made) if others else set()
     for convention in formula.conventions:
         for kind, setting in whitenings(convention):
             if (kind == "other") != others or (others and setting.scope not in scopes):
                 continue
-            affine = shape.whitened(setting)
+            affine = made.whitened(setting)
             if affine is None:
                 continue
             option = Option(affine, kind, setting, label, text)
-            done[setting] = search.keep(setup, shape, option, convention, done.get(setting))
+            done[setting] = search.keep(setup, made, option, convention, done.get(setting))
             if done[setting].matched:
                 any_matched = True
                 break
@@ -94,34 +119,34 @@ def _one(search: Search, formula: Formula, variant: Input | Whiten | Rescale) ->
     if isinstance(variant, Input):
         _altered(search, formula, variant)
         return
-    for setup, shape in search.plain(formula):
+    for setup, made in plain(search, formula):
         if isinstance(variant, Whiten):
             for convention in formula.conventions:
-                affine = variant.affine(shape, convention.whitening)
+                affine = variant.affine(made, convention.whitening)
                 if affine is not None:
                     option = Option(affine, "own", convention.whitening, variant.label, variant.text)
-                    search.keep(setup, shape, option, convention)
+                    search.keep(setup, made, option, convention)
         else:
-            _rescaled(search, formula, setup, shape, variant)
+            _rescaled(search, formula, setup, made, variant)
 
 
 def _altered(search: Search, formula: Formula, variant: Input) -> None:
     for setup in search.settings(formula, variant, grid=False):
-        shape = search.shape(setup, variant)
-        altered = None if shape is None else variant.alter(setup)
-        if shape is None or altered is None or not lies_near(search, formula, shape):
+        made = shape(search, setup, variant)
+        altered = None if made is None else variant.alter(setup)
+        if made is None or altered is None or not lies_near(search, formula, made):
             continue
-        if whiten_all(search, formula, altered, shape, variant.label, variant.text):
+        if whiten_all(search, formula, altered, made, variant.label, variant.text):
             return
 
 
-def _rescaled(search: Search, formula: Formula, setup: Setup, shape: Shape, variant: Rescale) -> None:
+def _rescaled(search: Search, formula: Formula, setup: Setup, made: Shape, variant: Rescale) -> None:
     for convention in formula.conventions:
         for kind, setting in (("own", convention.whitening), ("none", Whitening())):
             if kind == "none" and convention.whitening.scope == "none":
                 continue
-            affine = shape.whitened(setting)
-            pairs = None if affine is None else _pairs(search, shape, affine)
+            affine = made.whitened(setting)
+            pairs = None if affine is None else _pairs(search, made, affine)
             found = None if pairs is None else variant.fit(*pairs)
             if affine is None or found is None:
                 continue
@@ -129,18 +154,18 @@ def _rescaled(search: Search, formula: Formula, setup: Setup, shape: Shape, vari
             numbers = (0.0, factor, offset)
             after = Affine(*(torch.tensor([number], dtype=torch.float64) for number in numbers))
             option = Option(composed(affine, after), kind, setting, label, text)
-            if search.keep(setup, shape, option, convention).matched:
+            if search.keep(setup, made, option, convention).matched:
                 break
 
 
-def _pairs(search: Search, shape: Shape, affine: Affine) -> tuple[Tensor, Tensor] | None:
+def _pairs(search: Search, made: Shape, affine: Affine) -> tuple[Tensor, Tensor] | None:
     """Computed and recorded numbers of the sample that belong together."""
     view = search.view
-    if not shape.raw.per_token:
+    if not made.raw.per_token:
         recorded = view.per_rollout
         if recorded is None:
             return None
-        computed = affine.apply(shape.raw.advantages)
+        computed = affine.apply(made.raw.advantages)
     else:
         if not view.recorded.per_token:
             return None
@@ -149,7 +174,7 @@ def _pairs(search: Search, shape: Shape, affine: Affine) -> tuple[Tensor, Tensor
         kept = view.taken[where]
         where, owner = where[kept], owner[kept]
         centre, factor, back = (rows_of(part, owner) for part in (affine.centre, affine.factor, affine.back))
-        computed = (shape.raw.advantages[where].double() - centre) * factor + back
+        computed = (made.raw.advantages[where].double() - centre) * factor + back
         recorded = view.values[where].double()
     finite = torch.isfinite(computed) & torch.isfinite(recorded)
     # A constant that is fitted to a constant explains nothing.

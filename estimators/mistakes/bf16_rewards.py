@@ -1,7 +1,7 @@
 """Every step of the group statistics rounded to bfloat16."""
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from estimators.batch import Batch
 from estimators.centring import CentringParams, by_size
 from estimators.estimator import Raw
-from estimators.mistakes.mistake import Input, Mistake, Setup
+from estimators.mistakes.mistake import Input, Mistake, Setup, once
 from estimators.reconciliation import Hints
 from estimators.registry import ESTIMATORS
 from estimators.rewards import rollout_scores
@@ -26,13 +26,7 @@ _REWARDS = ("scores", "token_level_rewards", "token_level_scores")
 
 
 def _rounded(setup: Setup) -> Setup | None:
-    """The rounded batch is kept with the one as it is, as every formula asks for it in turn."""
-    batch = setup.batch
-    of = [getattr(batch, each.name) for each in fields(Batch) if each.name != "derived"]
-    kept: tuple[list[Any], Batch | None] | None = batch.derived.get("rounded rewards")
-    if kept is None or any(one is not other for one, other in zip(kept[0], of, strict=True)):
-        kept = batch.derived["rounded rewards"] = of, _coarser(batch)
-    return None if kept[1] is None else replace(setup, batch=kept[1])
+    return once(setup, "bf16_rewards", _coarser)
 
 
 def _coarser(batch: Batch) -> Batch | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from estimators.batch import Batch
-from estimators.mistakes.mistake import Input, Mistake, Setup, Whiten
+from estimators.mistakes.mistake import Input, Mistake, Setup, Whiten, another_mask
 from estimators.mistakes.rank_whitening import kernel
 from estimators.reconciliation import Hints
 from estimators.shape import Shape, of_all
@@ -17,15 +17,10 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Input | Whiten]:
     if bool(batch.response_mask.all()):
         return
     text = "the mask was not looked at: masked tokens took part like the others"
-    yield Input("mask_ignored", text, _unmasked, shared=True)
+    yield another_mask("mask_ignored", text, lambda batch: torch.ones_like(batch.response_mask))
     text = "the recursion did not look at the mask: masked tokens took part with what is recorded there"
     yield Input("mask_ignored", text, _plain)
     yield Whiten("mask_ignored:whitening", "the whitening did not look at the mask", _every_token)
-
-
-def _unmasked(setup: Setup) -> Setup | None:
-    mask = torch.ones_like(setup.batch.response_mask)
-    return replace(setup, batch=replace(setup.batch, response_mask=mask))
 
 
 def _plain(setup: Setup) -> Setup | None:

@@ -1,14 +1,14 @@
 """The mask of another step, or one that lies off by some tokens."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.masked import repeated
-from estimators.mistakes.mistake import Input, Mistake, Setup
+from estimators.mistakes.mistake import Input, Mistake, another_mask, in_file_order, once
 from estimators.mistakes.shifting import shifted
 from estimators.reconciliation import Hints
 
@@ -31,46 +31,33 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
 
 
 def _moved(label: str, text: str, steps: int, edge: str) -> Input:
-    def alter(setup: Setup) -> Setup | None:
-        batch = setup.batch
-        made = once(batch, f"{label} {edge}", lambda: shifted(batch.response_mask, batch, steps, edge))
-        return replace(setup, batch=made)
-
-    return Input(label, text, alter, shared=True)
+    return another_mask(label, text, lambda batch: shifted(batch.response_mask, batch, steps, edge), edge)
 
 
 def _of_neighbour(label: str, text: str, by: int) -> Input:
-    def alter(setup: Setup) -> Setup | None:
-        made = once(setup.batch, label, lambda: _neighbours(setup.batch, by))
-        return replace(setup, batch=made)
+    def made(batch: Batch) -> Batch:
+        every = torch.arange(batch.rollouts, device=batch.offsets.device)
+        return replace(batch, response_mask=_neighbours(batch, every, by))
 
-    return Input(label, text, alter, rows=True, shared=True)
+    return Input(
+        label,
+        text,
+        lambda setup: once(setup, label, made),
+        rows=True,
+        shared=True,
+        mask_of=lambda batch, rows: _neighbours(batch, rows, by),
+    )
 
 
-def _neighbours(batch: Batch, by: int) -> Tensor:
-    whose = torch.arange(batch.rollouts, device=batch.offsets.device).roll(by)
-    start, length = batch.offsets[:-1][whose], batch.lengths[whose]
-    place = torch.arange(batch.tokens, device=batch.offsets.device)
-    place = place - repeated(batch.offsets[:-1], batch.lengths)
-    there = place < repeated(length, batch.lengths)
-    source = repeated(start, batch.lengths) + torch.where(there, place, 0)
+def _neighbours(batch: Batch, rows: Tensor, by: int) -> Tensor:
+    """The masks of the rollouts `by` places before `rows`, cut or filled up with 0 to the length of each."""
+    file = in_file_order(batch)  # which is not the order of the batch where groups lie among each other
+    whose, own = torch.argsort(file)[(file[rows] - by).remainder(batch.rollouts)], batch.lengths[rows]
+    first = torch.cumsum(own, 0) - own
+    place = torch.arange(int(own.sum()), device=rows.device) - repeated(first, own)
+    there = place < repeated(batch.lengths[whose], own)
+    source = repeated(batch.offsets[whose], own) + torch.where(there, place, 0)
     return batch.response_mask[source.clamp(max=max(batch.tokens - 1, 0))] & there
-
-
-def once(batch: Batch, name: str, mask: Callable[[], Tensor]) -> Batch:
-    """The batch with another mask. The last one is kept with the batch: every formula asks for it in turn,
-    and what is worked out of a mask once is then there for all."""
-    kept: tuple[str, Tensor, Batch] | None = batch.derived.get("another mask")
-    if kept is None or kept[0] != name or kept[1] is not batch.response_mask or not _same(kept[2], batch):
-        kept = name, batch.response_mask, replace(batch, response_mask=mask())
-        batch.derived["another mask"] = kept
-    return kept[2]
-
-
-def _same(one: Batch, other: Batch) -> bool:
-    """Whether all but the masks are the same objects."""
-    names = (each.name for each in fields(Batch) if each.name not in ("response_mask", "derived"))
-    return all(getattr(one, name) is getattr(other, name) for name in names)
 
 
 MISTAKE = Mistake(

@@ -2,7 +2,7 @@
 every convention of the catalogue."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,8 @@ from estimators.reconciliation import Hints
 from estimators.shape import Shape
 from estimators.whitening import Affine, Whitening
 
+#: The name of what `once` keeps.
+_CHANGED = "changed"
 #: In place of an estimator's own `run`.
 Run = Callable[[Batch, Any, torch.dtype], Raw]
 
@@ -37,6 +39,8 @@ class Input:
     groups  it changes who is whose sibling and nothing else
     scores  it changes what the rewards of a rollout come to
     shared  it does the same to the batch whatever the formula
+    settings  names of the parameters that are all it changes, if it changes no more
+    mask_of  where all it changes is the mask: the mask of these rollouts `[M]` alone, from the whole batch
     """
 
     label: str
@@ -46,6 +50,8 @@ class Input:
     groups: bool = False
     scores: bool = False
     shared: bool = False
+    settings: tuple[str, ...] = ()
+    mask_of: Callable[[Batch, Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +95,19 @@ class Mistake:
 def rows_changed(batch: Batch, **changes: Any) -> Batch:
     """`replace` for fields of rollouts: what was worked out from mask and offsets is kept."""
     changed = replace(batch, **changes)
-    changed.derived.update(batch.derived)
+    changed.derived.update({name: kept for name, kept in batch.derived.items() if name != _CHANGED})
     return changed
+
+
+def once(setup: Setup, name: str, change: Callable[[Batch], Batch | None]) -> Setup | None:
+    """The setup with its batch changed; None where the change does not apply. The last changed batch is kept
+    with the one as it is: every formula asks for it in turn, and shares what is worked out of it."""
+    batch = setup.batch
+    own = [getattr(batch, each.name) for each in fields(Batch) if each.name != "derived"]
+    kept: tuple[str, list[Any], Batch | None] | None = batch.derived.get(_CHANGED)
+    if kept is None or kept[0] != name or any(a is not b for a, b in zip(kept[1], own, strict=True)):
+        kept = batch.derived[_CHANGED] = name, own, change(batch)
+    return None if kept[2] is None else replace(setup, batch=kept[2])
 
 
 def in_file_order(batch: Batch) -> Tensor:
@@ -116,9 +133,22 @@ def regrouped(label: str, text: str, group: Tensor) -> Input:
     """The mistake of comparing the rollouts of `group` `[B]` with each other."""
 
     def alter(setup: Setup) -> Setup | None:
-        return replace(setup, batch=rows_changed(setup.batch, group=group))
+        return once(setup, f"{label} {id(group)}", lambda batch: rows_changed(batch, group=group))
 
     return Input(label, text, alter, rows=True, groups=True, shared=True)
+
+
+def another_mask(label: str, text: str, mask: Callable[[Batch], Tensor | None], key: str = "") -> Input:
+    """The mistake of another mask `[N]`, worked out rollout by rollout; None where it is the same one.
+
+    key  tells mistakes of one label apart
+    """
+
+    def made(batch: Batch) -> Batch | None:
+        changed = mask(batch)
+        return None if changed is None else replace(batch, response_mask=changed)
+
+    return Input(label, text, lambda setup: once(setup, label + key, made), shared=True)
 
 
 def with_params(label: str, text: str, rows: bool = True, **changes: Any) -> Input:
@@ -131,4 +161,4 @@ def with_params(label: str, text: str, rows: bool = True, **changes: Any) -> Inp
             return None
         return replace(setup, params=replace(setup.params, **changes))
 
-    return Input(label, text, alter, rows)
+    return Input(label, text, alter, rows, settings=tuple(changes))

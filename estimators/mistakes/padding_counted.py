@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.masked import last_index, repeated
-from estimators.mistakes.mistake import Input, Mistake, Setup, Whiten
+from estimators.mistakes.mistake import Input, Mistake, Whiten, another_mask
 from estimators.mistakes.rank_whitening import kernel
 from estimators.reconciliation import Hints
 from estimators.shape import Shape, of_all
@@ -22,7 +23,7 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Input | Whiten]:
     )
     yield Whiten("padding_counted:mean", mixed, _mean_over_padding)
     text = "the masked tokens at the end of each response were trained on like the others"
-    yield Input("padding_counted", text, _ends_unmasked, shared=True)
+    yield another_mask("padding_counted", text, _ends_unmasked)
 
 
 def _with_zeros(shape: Shape, own: Whitening) -> Affine | None:
@@ -42,15 +43,12 @@ def _mean_over_padding(shape: Shape, own: Whitening) -> Affine | None:
     return Affine(centre, factor, torch.zeros_like(centre))
 
 
-def _ends_unmasked(setup: Setup) -> Setup | None:
-    batch = setup.batch
+def _ends_unmasked(batch: Batch) -> Tensor | None:
     last = last_index(batch.response_mask, batch.offsets)
     position = torch.arange(batch.tokens, device=batch.offsets.device)
     behind = torch.where(last >= 0, last, batch.tokens)
     mask = batch.response_mask | (position > repeated(behind, batch.lengths))
-    if bool((mask == batch.response_mask).all()):
-        return None
-    return replace(setup, batch=replace(batch, response_mask=mask))
+    return None if bool((mask == batch.response_mask).all()) else mask
 
 
 MISTAKE = Mistake(

@@ -1,12 +1,11 @@
 """Rollouts that are not trained on still move their siblings."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 
 from estimators.batch import Batch
-from estimators.mistakes.mistake import Input, Mistake, Setup, rows_changed, with_params
+from estimators.mistakes.mistake import Input, Mistake, Setup, once, rows_changed, with_params
 from estimators.reconciliation import Hints
 
 
@@ -22,7 +21,9 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
 
 
 def _as_zero(setup: Setup) -> Setup | None:
-    return replace(setup, batch=rows_changed(setup.batch, scores=setup.batch.scores.nan_to_num(nan=0.0)))
+    return once(
+        setup, "missing_as_zero", lambda batch: rows_changed(batch, scores=batch.scores.nan_to_num(nan=0.0))
+    )
 
 
 MISTAKE = Mistake(

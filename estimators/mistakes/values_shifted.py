@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from estimators.batch import Batch
-from estimators.mistakes.mistake import Input, Mistake, Setup
+from estimators.mistakes.mistake import Input, Mistake, Setup, once
 from estimators.mistakes.shifting import EDGES, shifted
 from estimators.reconciliation import Hints
 
@@ -20,11 +20,15 @@ def variants(batch: Batch, hints: Hints) -> Iterator[Input]:
 
 
 def _moved(label: str, text: str, steps: int, edge: str) -> Input:
+    def made(batch: Batch) -> Batch:
+        assert batch.values is not None
+        return replace(batch, values=shifted(batch.values, batch, steps, edge))
+
     def alter(setup: Setup) -> Setup | None:
         batch = setup.batch
         if batch.values is None or not hasattr(setup.params, "masked_tokens"):
             return None
-        return replace(setup, batch=replace(batch, values=shifted(batch.values, batch, steps, edge)))
+        return once(setup, f"{label} {edge}", made)
 
     return Input(label, text, alter, shared=True)
 
