@@ -189,12 +189,12 @@ def _on_disk(layer: _Layer, settings: Settings) -> Iterator[tuple[Path, DamagedS
 def _head(layer: _Layer) -> tuple[bytes, DamagedStream | None]:
     """The beginning of the file, and what it broke off with where it did so before that was whole."""
     head = b""
-    with layer.open() as stream:
-        try:
+    try:
+        with layer.open() as stream:
             while len(head) < HEAD and (block := stream.read1(HEAD - len(head))):
                 head += block
-        except DamagedStream as error:
-            return head, error
+    except DamagedStream as error:
+        return head, error
     return head, None
 
 

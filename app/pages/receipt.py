@@ -134,12 +134,18 @@ def _problems(receipt: Mapping[str, Any]) -> list[Check]:
     checks = []
     for code, found in by_code.items():
         total = int(receipt["problem_counts"].get(code, len(found)))
-        shown = tuple(Offender(place(problem), what(problem)) for problem in found[:OFFENDERS])
+        shown = tuple(map(_offender, found[:OFFENDERS]))
         title = code.replace("_", " ").capitalize()
         checks.append(
             Check(kinds[found[0]["severity"]], title, plural(total, "time"), shown, total - len(shown))
         )
     return checks
+
+
+def _offender(problem: Mapping[str, Any]) -> Offender:
+    """A sentence that begins with the field needs no field before it."""
+    where, said = place(problem), what(problem)
+    return Offender("" if said.startswith(where) else where, said)
 
 
 def place(problem: Mapping[str, Any]) -> str:

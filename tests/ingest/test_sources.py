@@ -272,3 +272,18 @@ def test_rows_of_a_small_file_that_was_cut_stand(tmp_path: Path, pack: Callable[
     for one in outcome.rollouts:
         assert json.loads(known[one.row - 1])["response"] == one.response
     assert "ends early" in outcome.only("damaged_stream").message
+
+
+def test_a_member_whose_own_header_is_damaged_is_said_and_the_others_stand(tmp_path: Path) -> None:
+    path = tmp_path / "two.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("1.jsonl", "2.jsonl"):
+            archive.writestr(name, f'{{"prompt": "q", "response": "{name}", "reward": 1}}\n')
+    data = bytearray(path.read_bytes())
+    data[:2] = b"PX"  # the directory at the end still points to it
+    second = data.index(b"PK\x03\x04")
+    data[:2], data[second : second + 2] = b"PK", b"PX"
+    path.write_bytes(data)
+    outcome = read(path)
+    assert [one.response for one in outcome.rollouts] == ["1.jsonl"]
+    assert "Bad magic number" in outcome.only("damaged_stream").message
