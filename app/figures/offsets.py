@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from app.errors import BadRequest
-from app.figures.agreement import signs
+from app.figures.agreement import Ints, signs
+from app.figures.chosen import Floats
 from app.figures.figure import Option
 from app.figures.scopes import OPTIONS, SCOPES, Base, how, read_base, under
 from storage.database import ReadSession
@@ -68,15 +69,21 @@ def task_offsets(session: ReadSession, batch: Batch, options: Mapping[str, Any] 
     if after is None:
         return TaskOffsets((), scope, "", "there are too few values for a std in this scope.")
     names = [*base.sources, NO_SOURCE]
-    rows = tuple(_row(base, after, i, names[i]) for i in np.unique(base.source).tolist())
+    within = under(base, "group")
+    in_group = None if within is None else signs(within)
+    numbers = np.unique(base.source).tolist()
+    after_signs = signs(after)
+    rows = tuple(_row(base, after, after_signs, in_group, number, names[number]) for number in numbers)
     return TaskOffsets(rows, scope, how(base))
 
 
-def _row(base: Base, after: np.ndarray[Any, np.dtype[np.float64]], number: int, name: str) -> TaskOffset:
+def _row(
+    base: Base, after: Floats, after_signs: Ints, in_group: Ints | None, number: int, name: str
+) -> TaskOffset:
+    """Of one data source; `in_group`: signs under the group's scope, where there is one."""
     mine = base.live & (base.source == number)
-    sign = signs(after)[mine]
-    within = under(base, "group")
-    group_signs = set() if within is None else set(signs(within)[mine].tolist())
+    sign = after_signs[mine]
+    group_signs = set() if in_group is None else set(in_group[mine].tolist())
     n = int(mine.sum())
     one: Literal["positive", "negative"] | None = None
     if n >= 2 and abs(int(sign.sum())) == n:

@@ -176,6 +176,14 @@ def _reward_history(
     """Moments of the rewards of earlier steps, from their statistics: one reward counts once."""
     if setting.unit == "token":
         return (), "the rewards of earlier steps are kept by response only"
+    # Several figures of one page ask; what a session reads is one snapshot.
+    kept: dict[str, tuple[Moments, ...]] = session.info.setdefault("rewards of earlier steps", {})
+    if batch.id not in kept:
+        kept[batch.id] = tuple(_rewards_before(session, batch))
+    return kept[batch.id], _why_no_history(batch, "rewards")
+
+
+def _rewards_before(session: ReadSession, batch: Batch) -> list[Moments]:
     found = []
     steps = (
         [] if batch.step is None else runs.statistics_before(session, batch.run_id, batch.split, batch.step)
@@ -185,7 +193,7 @@ def _reward_history(
         if said.get("n"):
             count = float(said["n"])
             found.append(Moments(count, float(said["mean"]), (said["std"] or 0.0) ** 2 * (count - 1)))
-    return tuple(found), _why_no_history(batch, "rewards")
+    return found
 
 
 def _why_no_history(batch: Batch, what: str) -> str:
