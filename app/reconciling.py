@@ -15,6 +15,7 @@ from app.logs import get_logger
 from app.tensors import Loaded, load, prompt_keys, spread, tensor
 from estimators import CONVENTIONS, TOKEN_FIELDS, Request, missing
 from estimators.reconcile import Hints, Reconciliation, Recorded, TooLong, reconcile
+from estimators.retrace import retraced
 from storage import arrays
 from storage.database import AnySession
 
@@ -79,18 +80,40 @@ def answer(
     said = configuration(header, format, asked or {})
     if recorded is None:
         return nothing(header, format, asked or {})
-    hints = Hints(
+    found = reconcile(batch.batch, recorded, _hints(session, batch_id, header, batch, said), until)
+    return shown(found, batch.columns.index) | {
+        "configured": asdict(said),
+        "unknown": unknown(batch, said, header),
+    }
+
+
+def can_be(
+    session: AnySession,
+    batch_id: str,
+    header: Mapping[str, Any],
+    format: str,
+    convention: str,
+    mistake: str | None,
+) -> bool:
+    """Whether `answer` can name this convention with this mistake, without asking for any other."""
+    batch = loaded(session, batch_id)
+    recorded = recorded_advantages(session, batch_id, batch)
+    if recorded is None:
+        return False
+    hints = _hints(session, batch_id, header, batch, configuration(header, format, {}))
+    return retraced(batch.batch, recorded, convention, mistake, hints)
+
+
+def _hints(
+    session: AnySession, batch_id: str, header: Mapping[str, Any], batch: Loaded, said: Configured
+) -> Hints:
+    return Hints(
         params=said.params,
         convention=said.convention,
         framework=said.framework,
         prompt=_on(prompt_numbers(session, batch_id, batch), batch),
         padding=_on(padding(session, batch_id, header, batch), batch),
     )
-    found = reconcile(batch.batch, recorded, hints, until)
-    return shown(found, batch.columns.index) | {
-        "configured": asdict(said),
-        "unknown": unknown(batch, said, header),
-    }
 
 
 def nothing(header: Mapping[str, Any], format: str, asked: Mapping[str, Any]) -> dict[str, Any]:

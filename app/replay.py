@@ -22,6 +22,8 @@ from storage import uploads
 from storage.base import Base
 from storage.database import WriteSession, make_engine, write
 
+#: A convention and a mistake, or none.
+Made = tuple[str, str | None]
 PLAN = Plan(buffer_bytes=1 << 28, chunk_bytes=1 << 26)
 
 
@@ -38,17 +40,26 @@ class Replay:
     settings: Settings
 
     def findings(
-        self, header: Mapping[str, Any], rows: Sequence[Row], name: str, reconciled: bool
+        self, header: Mapping[str, Any], rows: Sequence[Row], name: str, reconciled: bool, made: Made | None
     ) -> list[dict[str, Any]]:
         """The findings of an upload of these rows, as far as they are one batch. `reconciled`: also whether
-        the recorded advantages are what they should be, which takes longer."""
+        the recorded advantages are what they should be, which takes longer; none where they cannot be
+        `made`."""
         with self._stored(header, rows, name) as (session, shelf):
-            made: dict[str, Any] | None = None if reconciled else {}
-            return findings.run(session, shelf.id, shelf.provenance(), shelf.header, made)
+            if made is not None and not _can_be(session, shelf, made):
+                return []
+            fields = shelf.provenance()
+            there = reconciled and reconciling.recorded_in(fields)
+            answer = reconciling.answer(session, shelf.id, shelf.header, shelf.format) if there else {}
+            return findings.run(session, shelf.id, fields, shelf.header, answer)
 
-    def reconciliation(self, header: Mapping[str, Any], rows: Sequence[Row], name: str) -> dict[str, Any]:
-        """What made the recorded advantages of these rows."""
+    def reconciliation(
+        self, header: Mapping[str, Any], rows: Sequence[Row], name: str, made: Made | None = None
+    ) -> dict[str, Any] | None:
+        """What made the recorded advantages of these rows; None where that cannot be `made`."""
         with self._stored(header, rows, name) as (session, shelf):
+            if made is not None and not _can_be(session, shelf, made):
+                return None
             if not reconciling.recorded_in(shelf.provenance()):
                 return reconciling.nothing(shelf.header, shelf.format, {})
             return reconciling.answer(session, shelf.id, shelf.header, shelf.format)
@@ -65,6 +76,10 @@ class Replay:
                 raise Discard
         except Discard:
             pass
+
+
+def _can_be(session: WriteSession, shelf: Any, made: Made) -> bool:
+    return reconciling.can_be(session, shelf.id, shelf.header, shelf.format, *made)
 
 
 def store(session: WriteSession, path: Path, settings: Settings) -> Any:

@@ -12,10 +12,11 @@ from typing import Any
 
 from app.errors import Busy, NotFound, Unprocessable
 from app.findings import recorded_advantages_disagree
+from app.findings.finding import SEVERITIES
 from app.recorded_rows import Row
-from app.replay import Replay
+from app.replay import Made, Replay
 from app.settings import Settings
-from app.shrinking import Reproducer, Start, shrink
+from app.shrinking import Reproducer, Shows, Start, shrink
 from storage.database import AnySession
 from storage.models import Analysis, Batch
 
@@ -38,13 +39,33 @@ def of_finding(
         there = ", ".join(batch.codes) or "none"
         raise NotFound(f"The batch has no finding {code!r}. It has: {there}.")
     report = reports[0]
+    disagrees = code == recorded_advantages_disagree.CODE
+    made = _made(report["evidence"], report["evidence"].get("verdict") != "no_match") if disagrees else None
 
-    def looked(place: Replay, header: Mapping[str, Any], rows: Sequence[Row], name: str) -> bool:
-        found = place.findings(header, rows, name, code == recorded_advantages_disagree.CODE)
-        return any(said["code"] == code and _alike(said, report) for said in found)
+    def looked(least: int) -> Shows:
+        """Whether rows show it, no less grave than the severity at this place."""
+
+        def shows(place: Replay, header: Mapping[str, Any], rows: Sequence[Row], name: str) -> bool:
+            found = place.findings(header, rows, name, disagrees, made)
+            same = [said for said in found if said["code"] == code and _alike(said, report)]
+            return any(SEVERITIES.index(said["severity"]) <= least for said in same)
+
+        return shows
 
     start = Start(session, batch, report["rollouts"], report["groups"], code)
-    return once((batch.id, code, texts), lambda: shrink(start, settings, looked, texts))
+
+    def search() -> Reproducer:
+        try:
+            return shrink(start, settings, looked(SEVERITIES.index(report["severity"])), texts)
+        except Unprocessable:  # so grave only among the others, or in the file as it was uploaded
+            return shrink(start, settings, looked(len(SEVERITIES)), texts)
+
+    return once((batch.id, code, texts), search)
+
+
+def _made(best: Mapping[str, Any], matched: bool) -> Made | None:
+    """What a reconciliation found, if it found something."""
+    return (best["convention"], best["mistake"]) if matched else None
 
 
 def _alike(said: dict[str, Any], report: dict[str, Any]) -> bool:
@@ -70,21 +91,35 @@ def of_analysis(
     if analysis.kind != "reconcile" or result is None:
         raise Unprocessable("Only a reconciliation that has succeeded has a reproducer.")
     best = (result["candidates"] or [None])[0]
+    made = None if best is None else _made(best, best["matched"])
 
     def looked(place: Replay, header: Mapping[str, Any], rows: Sequence[Row], name: str) -> bool:
-        found = place.reconciliation(header, rows, name)
-        if found["verdict"] != result["verdict"]:
-            return False
-        first = (found["candidates"] or [None])[0]
-        if best is None or first is None or not best["matched"]:
-            return True
-        names = {first["convention"], *first["same_as"]}
-        return first["mistake"] == best["mistake"] and best["convention"] in names
+        found = place.reconciliation(header, rows, name, made)
+        return found is not None and _same(found, result)
 
     failing = [] if best is None else best["failing"]
     start = Start(session, batch, failing, [], result["verdict"])
     key = (analysis.id, str(analysis.revision), texts)
     return once(key, lambda: shrink(start, settings, looked, texts))
+
+
+def _same(found: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
+    """Whether it is the same verdict by the same candidate; where it needs no mistake, with each that agrees
+    beside it. Of `no_match`: the same is nearest, where it is near at all."""
+    if found["verdict"] != result["verdict"] or not result["candidates"]:
+        return bool(found["verdict"] == result["verdict"])
+    best = result["candidates"][0]
+    if not best["matched"] and 2 * best["rollouts_matched"] < best["rollouts"]:
+        return True
+    first = (found["candidates"] or [None])[0]
+    if first is None or first["mistake"] != best["mistake"] or not first["rollouts_matched"]:
+        return False
+    named = best["convention"] in {first["convention"], *first["same_as"]}
+    return named and (best["mistake"] is not None or _mistakes(result) <= _mistakes(found))
+
+
+def _mistakes(result: Mapping[str, Any]) -> set[str]:
+    return {each["mistake"] for each in result["candidates"] if each["matched"] and each["mistake"]}
 
 
 def once(key: tuple[Any, ...], make: Callable[[], Reproducer]) -> Reproducer:

@@ -191,21 +191,33 @@ def spare_counts(search: Search, rows: list[Row], start: Start) -> None:
 
 
 def fewer_rows(search: Search, start: Start, rows: list[Row]) -> list[Row]:
-    """The fewest groups, then the fewest rollouts of them."""
-    groups = list(dict.fromkeys(row.get("group_id") for row in rows))
-
-    def of(some: Sequence[Any]) -> list[Row]:
-        return [row for row in rows if row.get("group_id") in some]
-
-    def shows_groups(some: Sequence[Any]) -> bool:
-        return search.shows(of(some))
-
-    if len(groups) > 1:
-        first = [group for group in (*start.groups, *groups) if group in groups][:FIRST]
-        rows = of(alone(first, shows_groups) or smallest(groups, shows_groups))
+    """The fewest groups, then the fewest rollouts of them. Groups of one prompt are first kept together."""
+    if 1 < len({_prompt(row) for row in rows}) < len({row.get("group_id") for row in rows}):
+        rows = fewer_parts(search, start, rows, _prompt)
+    rows = fewer_parts(search, start, rows, lambda row: row.get("group_id"))
     if len(rows) > 1:
         rows = alone(rows[:FIRST], search.shows) or smallest(rows, search.shows)
     return rows
+
+
+def _prompt(row: Row) -> str:
+    return repr(row.get("prompt"))
+
+
+def fewer_parts(search: Search, start: Start, rows: list[Row], key: Callable[[Row], Any]) -> list[Row]:
+    """The rows of the fewest keys; those of groups that are named are tried alone first."""
+    named = [key(row) for row in rows if row.get("group_id") in start.groups]
+    keys = list(dict.fromkeys(map(key, rows)))
+
+    def of(some: Sequence[Any]) -> list[Row]:
+        return [row for row in rows if key(row) in some]
+
+    def shows(some: Sequence[Any]) -> bool:
+        return search.shows(of(some))
+
+    if len(keys) < 2:
+        return rows
+    return of(alone(list(dict.fromkeys([*named, *keys]))[:FIRST], shows) or smallest(keys, shows))
 
 
 def alone(items: Sequence[Any], shows: Callable[[list[Any]], bool]) -> list[Any]:

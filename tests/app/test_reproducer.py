@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from app import reproducer, shrinking
+from app import reconciling, reproducer, shrinking
 from app.errors import NotFound, Unprocessable
 from app.findings import FINDINGS
+from app.findings.finding import SEVERITIES
 from app.minimise import Spent, shortest_head, smallest
 from app.recorded_rows import cut, rows_of
 from app.replay import lines
@@ -20,6 +21,12 @@ from tests.findings.examples import MIXED, examples, rewarded
 from tests.working import Place
 
 EXAMPLES = examples()
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are reconciled as they come in, however busy the machine is."""
+    monkeypatch.setattr(reconciling, "MOST_SECONDS", 600.0)
 
 
 def uploaded(place: Place, content: bytes, filename: str = "rollouts.jsonl") -> Batch:
@@ -67,14 +74,16 @@ def test_loading_it_back_shows_the_same_finding(
             assert not isinstance(text, str) or len(text) < 6 or text.encode() not in made.content
     again = uploaded(place, made.content, made.name)
     assert code in again.codes
+    first, second = (next(f for f in each.findings if f["code"] == code) for each in (batch, again))
+    assert SEVERITIES.index(second["severity"]) <= SEVERITIES.index(first["severity"])
     if code != "recorded_advantages_disagree":
-        first, second = (next(f for f in each.findings if f["code"] == code) for each in (batch, again))
         assert reproducer.proof_of(second) == reproducer.proof_of(first)
 
 
 @pytest.mark.parametrize(
     ("code", "rollouts", "tokens"),
-    [("zero_variance_groups", 2, 2), ("nonfinite_values", 1, 1), ("truncated_rollouts", 1, 1)],
+    # Of at most four rollouts it would not be said that half of them are critical.
+    [("zero_variance_groups", 2, 2), ("nonfinite_values", 1, 1), ("truncated_rollouts", 5, 5)],
 )
 def test_it_is_as_small_as_it_can_be(place: Place, code: str, rollouts: int, tokens: int) -> None:
     rows = rewarded(MIXED)
@@ -152,7 +161,8 @@ def test_what_has_no_reproducer(place: Place) -> None:
         reproduced(place, batch, "empty_response")
     alone = [row | {"response": "yes"} for row in rewarded([[1.0, 0.0]])]
     stale = uploaded(place, lines({"run": "stale"}, alone))
-    stale.findings = [{"code": "sign_flips", "rollouts": [0], "groups": []}]
+    said = {"code": "sign_flips", "severity": "info", "evidence": {}, "rollouts": [0], "groups": []}
+    stale.findings = [said]
     with pytest.raises(Unprocessable, match="Share the upload itself"):
         reproduced(place, stale, "sign_flips")
 
