@@ -34,6 +34,10 @@ from storage.database import AnySession, WriteSession, read, write
 from storage.models import Batch as BatchRow
 from storage.models import Estimate
 
+#: The first results are written as soon as some are packed, then more at a time: each transaction costs as
+#: much as storing some MB. In units of the setting `chunk_bytes`.
+GROWTH = (1, 2, 3)
+
 
 def request_estimate(engine: Engine, jobs: Jobs, batch_id: str, body: Mapping[str, Any]) -> tuple[str, bool]:
     """Ask for an estimate: (id, created). The same request on the same batch is the same estimate; one that
@@ -196,16 +200,16 @@ def run_estimate(task: Task, estimate_id: str) -> None:
     request, batch_id = Request.from_dict(row.request), batch.id
     started = time.perf_counter()
 
-    def begin(session: WriteSession) -> dict[str, int]:
+    def begin(session: WriteSession) -> dict[str, list[int]]:
         estimates.clear(session, estimate_id)
-        return {"chunk_bytes": task.settings.chunk_bytes}
+        return {"sizes": [factor * task.settings.chunk_bytes for factor in GROWTH]}
 
     plan = task.commit(begin)
     loaded, result, timing, past = computed(task, batch, request)
     task.stage("storing")
     with ThreadPoolExecutor(1, "summary") as beside:
         summary = beside.submit(summarise, loaded, result)
-        store_results(task, estimate_id, batch_id, loaded, result, int(plan["chunk_bytes"]))
+        store_results(task, estimate_id, batch_id, loaded, result, sizes_of(plan))
     found: dict[str, Any] = {
         "per_token": result.per_token,
         "device": device_name(task.device),
@@ -219,6 +223,11 @@ def run_estimate(task: Task, estimate_id: str) -> None:
         estimates.finish(session, estimate_id, **found)
 
     task.commit(end)
+
+
+def sizes_of(plan: Mapping[str, Any]) -> list[int]:
+    """How much each transaction stores, as the job's first attempt recorded it, perhaps a version before."""
+    return [int(size) for size in plan.get("sizes", [plan.get("chunk_bytes")])]
 
 
 def computed(

@@ -1,9 +1,9 @@
 """What an estimate leaves behind: numbers per rollout, arrays per token, and a summary."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -91,9 +91,10 @@ def stretches(loaded: Loaded) -> Iterator[Stretch]:
 
 
 def store_results(
-    task: Task, estimate_id: str, batch_id: str, loaded: Loaded, result: Result, chunk_bytes: int
+    task: Task, estimate_id: str, batch_id: str, loaded: Loaded, result: Result, sizes: Sequence[int]
 ) -> None:
-    """Store everything, some parts of the batch in each transaction, with the progress.
+    """Store everything, some parts of the batch in each transaction, with the progress. `sizes`: about how
+    many bytes the first transactions store, one after the other; those that follow are as the last.
 
     The arrays of the next transaction are packed while one is under way.
     """
@@ -104,7 +105,7 @@ def store_results(
         for name, values in fields.items()
         if result.per_token and values is not None
     }
-    with ahead(packed(batch_id, loaded, offsets, per_token, chunk_bytes), task.check) as ready:
+    with ahead(packed(batch_id, loaded, offsets, per_token, sizes), task.check) as ready:
         for first, last, rows in ready:
             task.check()
 
@@ -125,7 +126,7 @@ def packed(
     loaded: Loaded,
     offsets: NDArray[np.int64],
     per_token: Mapping[str, NDArray[Any]],
-    chunk_bytes: int,
+    sizes: Sequence[int],
 ) -> Iterator[tuple[int, int, list[dict[str, Any]]]]:
     """Of each transaction: its first rollout, the one behind its last, and its rows of arrays."""
 
@@ -135,22 +136,25 @@ def packed(
 
     width = sum(values.itemsize for values in per_token.values())
     with ThreadPoolExecutor(PACKERS, "packer") as pool:
-        for chunk in chunks(loaded, offsets, width, chunk_bytes):
+        for chunk in chunks(loaded, offsets, width, sizes):
             rows = [row for part in pool.map(rows_of, chunk) for row in part]
             yield chunk[0].start, chunk[-1].end, rows
 
 
 def chunks(
-    loaded: Loaded, offsets: NDArray[np.int64], width: int, chunk_bytes: int
+    loaded: Loaded, offsets: NDArray[np.int64], width: int, sizes: Sequence[int]
 ) -> Iterator[list[Stretch]]:
-    """Neighbouring parts that take about `chunk_bytes`, at `width` bytes a token; at least one part."""
+    """Neighbouring parts that take about as many bytes as the next of `sizes` says, at `width` bytes a token;
+    at least one part."""
+    following = chain(sizes, repeat(sizes[-1]))
     chunk: list[Stretch] = []
+    size = next(following)
     for stretch in stretches(loaded):
         chunk.append(stretch)
         start, end = chunk[0].start, stretch.end
-        if (offsets[end] - offsets[start]) * width + (end - start) * ROW_BYTES >= chunk_bytes:
+        if (offsets[end] - offsets[start]) * width + (end - start) * ROW_BYTES >= size:
             yield chunk
-            chunk = []
+            chunk, size = [], next(following)
     if chunk:
         yield chunk
 
