@@ -15,8 +15,8 @@ Found = dict[str, Any]
 #: Goals of the parts that are not in their results, and what a miss is known to come from.
 WHAT_IF_MS, RECONCILE_S, PAGE_MS, MEMORY_MIB = 300, 5, 100, 1024
 WHAT_IF = (
-    "a worker looks for jobs every 0.2 s: a tenth on average, and all of it in the worst case; of the "
-    "rest most is storing advantages, raw advantages and returns where there is one for every token"
+    "most of it is packing and storing advantages, raw advantages and returns where there is one for every "
+    "token, on two cores that other work shares"
 )
 RECONCILE = (
     "every convention and mistake is tried on a sample and the near ones on all tokens, on shared cores"
@@ -24,7 +24,9 @@ RECONCILE = (
 INGEST = "what is stored is also checked, compressed and summarised, and other work shares the two cores"
 PAGES = "one request at a time on cores that other work shares: a p95 far above its median is waiting"
 
-TOKEN_PAGE = "another colour is another page: most of it is the browser laying out an element for every token"
+TOKEN_PAGE = (
+    "the server reads the text and its tracks, while the browser still draws the page's chart beside it"
+)
 TOKEN_GOALS = {
     "first_paint_ms": ("until the first paint", 1000),
     "shown_ms": ("until the coloured tokens stand there", None),
