@@ -2,23 +2,32 @@
 
 Trainers record token texts in three ways: as decoded text (pieces of a character became U+FFFD, or escaped
 bytes), as the vocabulary form of a byte-level BPE ("Ġthe", "Ċ"), or as SentencePiece pieces ("▁the",
-"<0x0A>"). Which one it is is only believed when the joined text equals the response; otherwise the texts are
-shown as they were recorded, with a sentence that says so.
+"<0x0A>"). Which one it is is only believed when the joined text equals the response, up to control tokens and
+bytes that make no character, which decoders leave out or replace; otherwise the texts are shown as they were
+recorded, with a sentence that says so.
 """
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
-#: How tokenizers write tokens that are no text; recorded responses often come without them.
-_CONTROL = re.compile(r"<[^<>\s]{1,80}>|\[/?[A-Z_]{2,12}\]")
+from app.formatting import plural
+from app.token_bytes import (
+    CONTROL,
+    ESCAPED,
+    ToBytes,
+    byte_level_or_control,
+    cut,
+    escaped_bytes,
+    sentencepiece,
+    spelled,
+)
+
 BROKEN = "\ufffd"
 #: A character has four bytes at most, and so many tokens at most end inside it.
 _MOST_INSIDE = 3
-#: More undecoded bytes than any character has: the texts are not what they were taken for.
-_MOST_PENDING = 64
+#: What the texts of a form have that no others have, as it is said.
+_SIGNS: dict[ToBytes, tuple[str, ...]] = {byte_level_or_control: ("Ġ", "Ċ"), sentencepiece: ("▁",)}
 
 
 @dataclass(slots=True)
@@ -35,39 +44,37 @@ class Joined:
     spelled: dict[int, str] = field(default_factory=dict)
     note: str | None = None
 
-    def add(self, text: str, count: int, pieces: Sequence[bytes] = ()) -> None:
-        if len(pieces) > 1:
-            self.spelled[len(self.texts)] = " | ".join(piece.hex(" ").upper() for piece in pieces)
+    def add(self, text: str, count: int) -> None:
         self.texts.append(text)
         self.counts.append(count)
 
 
-def join(texts: Sequence[str], response: str | None, first: bool = False) -> Joined:
-    """Clusters of the tokens. `response` is the whole text where it was recorded; `first`: the texts are only
-    its first tokens."""
-    joined = "".join(texts)
-    if response is None or _same(joined, response, first) or _same_but_controls(texts, response, first):
-        return _as_recorded(texts, joined, response)
-    for to_bytes in (_escaped_bytes, byte_level, _sentencepiece):
-        found = _by_bytes(texts, to_bytes)
-        if found is not None and _same("".join(found.texts), response, first):
+def join(texts: Sequence[str], response: str | None, most: int | None = None) -> Joined:
+    """Clusters of the tokens. `response` is the whole text where it was recorded; `most`: only of the first
+    so many tokens, and of those after them that end a character which these begin."""
+    first = most is not None and most < len(texts)
+    if most is None or not first:
+        most = len(texts)
+    seen = texts[:most]
+    joined = "".join(seen)
+    if response is None or _same(joined, response, first) or _same_but_controls(seen, response, first):
+        return _as_recorded(texts, most, joined, response)
+    for to_bytes in (escaped_bytes, byte_level_or_control, sentencepiece):
+        found = _by_bytes(texts, most, to_bytes, response)
+        if found is not None:
             return found
-    walked = _walk(texts, response, first)
-    return _single(texts, _difference(joined, response)) if walked is None else walked
+    walked = _walk(seen, response, first)
+    return _single(seen, _difference(joined, response)) if walked is None else walked
 
 
-def _as_recorded(texts: Sequence[str], joined: str, response: str | None) -> Joined:
+def _as_recorded(texts: Sequence[str], most: int, joined: str, response: str | None) -> Joined:
     """Texts that stand as they are; vocabulary form is decoded where nothing else could be meant."""
-    if _ESCAPED_BYTE.search(joined):
-        found = _by_bytes(texts, _escaped_bytes)
-        if found is not None:
-            return found
-    if response is None and ("Ġ" in joined or "Ċ" in joined):
-        found = _by_bytes(texts, byte_level)
-        if found is not None:
-            found.note = "Token texts were recorded in vocabulary form and are shown decoded."
-            return found
-    return _single(texts)
+    found = _by_bytes(texts, most, escaped_bytes) if ESCAPED.search(joined) else None
+    if response is None:
+        for to_bytes, signs in _SIGNS.items():
+            if found is None and any(sign in joined for sign in signs):
+                found = _by_bytes(texts, most, to_bytes)
+    return _single(texts[:most]) if found is None else found
 
 
 def _single(texts: Sequence[str], note: str | None = None) -> Joined:
@@ -92,7 +99,7 @@ def _single(texts: Sequence[str], note: str | None = None) -> Joined:
 
 def _same_but_controls(texts: Sequence[str], response: str, first: bool) -> bool:
     """Whether the texts join to the response once control tokens that it does not have are left out."""
-    controls = {text for text in set(texts) if _CONTROL.fullmatch(text.strip())}
+    controls = {text for text in set(texts) if CONTROL.fullmatch(text.strip())}
     left_out = {text for text in controls if text.strip() not in response}
     if not left_out:
         return False
@@ -118,67 +125,80 @@ def _difference(joined: str, response: str) -> str:
     )
 
 
-def _byte_table() -> dict[str, int]:
-    """The letters that byte-level BPE writes for the 256 bytes (GPT-2's bytes_to_unicode, reversed)."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    table = {chr(byte): byte for byte in plain}
-    others = (byte for byte in range(256) if byte not in plain)
-    table.update({chr(256 + place): byte for place, byte in enumerate(others)})
-    return table
-
-
-_BYTES = _byte_table()
-
-
-def _escaped_bytes(text: str) -> bytes | None:
-    """Bytes of a text in which undecodable bytes were kept as U+DC80 … U+DCFF."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
+def _by_bytes(
+    texts: Sequence[str], most: int, to_bytes: ToBytes, response: str | None = None
+) -> Joined | None:
+    """Clusters of the first tokens (see `join`) that end where characters end; None where the texts are not
+    of this form, or do not tell the response."""
+    pieces = _pieces(texts, most, to_bytes)
+    if pieces is None:
         return None
-
-
-def byte_level(text: str) -> bytes | None:
-    """Bytes of a token in byte-level vocabulary form."""
-    try:
-        return bytes(_BYTES[character] for character in text)
-    except KeyError:
+    whole = cut(pieces)
+    if response is not None and not _tells(whole.texts, response, len(pieces) < len(texts)):
         return None
-
-
-def _sentencepiece(text: str) -> bytes | None:
-    match = _BYTE_PIECE.fullmatch(text)
-    if match:
-        return bytes([int(match.group(1), 16)])
-    return _escaped_bytes(text.replace("▁", " "))
-
-
-def _by_bytes(texts: Sequence[str], to_bytes: Callable[[str], bytes | None]) -> Joined | None:
-    """Clusters that end where the bytes so far are whole characters; None where they never are."""
-    found = Joined()
-    pending: list[bytes] = []
-    for text in texts:
-        data = to_bytes(text)
-        if data is None:
-            return None
-        pending.append(data)
-        together = b"".join(pending)
-        whole = _decoded(together)
-        if whole is not None:
-            found.add(whole, len(pending), pending)
-            pending = []
-        elif len(together) > _MOST_PENDING and all(_decoded(together[:-n]) is None for n in (1, 2, 3)):
-            return None  # more than a character's last bytes is missing: these are no bytes of a text
-    if pending:  # the response ends inside a character
-        found.add(b"".join(pending).decode("utf-8", "surrogateescape"), len(pending), pending)
+    found = Joined([spelled(text) for text in whole.texts] if whole.invalid else whole.texts, whole.counts)
+    start = 0
+    for place, count in enumerate(whole.counts):
+        if count > 1:
+            own = pieces[start : start + count]
+            found.spelled[place] = " | ".join(piece.hex(" ").upper() for piece in own)
+        start += count
+    found.note = _said(_SIGNS.get(to_bytes), "".join(texts[: len(pieces)]), whole.spans, whole.invalid)
     return found
 
 
-def _decoded(data: bytes) -> str | None:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
+def _pieces(texts: Sequence[str], most: int, to_bytes: ToBytes) -> list[bytes] | None:
+    """The bytes of the first `most` tokens, and of those after them that end a character which these begin;
+    None where the texts are not of this form."""
+    pieces: list[bytes] = []
+    ahead = 2 * _MOST_INSIDE
+    while True:
+        for text in texts[len(pieces) : most + ahead]:
+            data = to_bytes(text)
+            if data is None:
+                return None
+            pieces.append(data)
+        if most >= len(texts):
+            return pieces
+        kept = next(end for end in accumulate(cut(pieces).counts) if end >= most)
+        # Nearer to the end, a character of which only the beginning was read looks like bytes of none.
+        if kept <= len(pieces) - _MOST_INSIDE or len(pieces) == len(texts):
+            return pieces[:kept]
+        ahead *= 4
+
+
+def _tells(texts: Sequence[str], response: str, first: bool) -> bool:
+    """Whether the clusters' texts are the response, which may lack what is no text: control tokens, and bytes
+    that make no character."""
+    joined = "".join(texts)
+    if _same(joined, response, first) or _same_but_controls(texts, response, first):
+        return True
+    if not ESCAPED.search(joined):
+        return False
+    kept, rest = [ESCAPED.sub("", text) for text in texts], response.replace(BROKEN, "")
+    if not rest:
+        return BROKEN in response and not "".join(kept)
+    return _same("".join(kept), rest, first) or _same_but_controls(kept, rest, first)
+
+
+def _said(signs: Sequence[str] | None, joined: str, spans: dict[int, int], invalid: int) -> str | None:
+    """What a reader must know of texts that are not shown as they were recorded."""
+    said = []
+    if signs is not None:
+        seen = ", ".join(sign for sign in signs if sign in joined)
+        in_form = f"in vocabulary form ({seen})" if seen else "in vocabulary form"
+        said.append(f"Token texts were recorded {in_form} and are shown decoded.")
+        over = [
+            f"{plural(count, 'character')} {'spans' if count == 1 else 'span'} {width} tokens"
+            f"{'' if count == 1 else ' each'}"
+            for width, count in spans.items()
+        ]
+        if over:
+            said.append(f"{', '.join(over)}: coloured by the strongest of them, with the numbers of each.")
+    if invalid:
+        have = "1 token has an invalid byte" if invalid == 1 else f"{invalid} tokens have invalid bytes"
+        said.append(f"{have}, shown as <0x…>.")
+    return " ".join(said) or None
 
 
 def _walk(texts: Sequence[str], response: str, first: bool) -> Joined | None:

@@ -99,13 +99,12 @@ def lay_out(
 ) -> TokenText:
     """Token texts with the class of each token's value; `values` and `mask` are per token, or None.
 
-    `most`: only the first so many tokens.
+    `most`: only the first so many tokens, and those that end a character with them.
     """
-    cut = most is not None and most < len(texts)
-    if cut:
-        texts = texts[:most]
-        values, mask = (None if array is None else array[:most] for array in (values, mask))
-    return _text("tokens", join(texts, response, first=cut), values, mask, clip)
+    joined = join(texts, response, most)
+    count = sum(joined.counts)
+    values, mask = (None if array is None else array[:count] for array in (values, mask))
+    return _text("tokens", joined, values, mask, clip)
 
 
 def lay_out_ids(

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from app.errors import Unprocessable
-from app.token_joins import byte_level
+from app.token_bytes import byte_level
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NONE = "none"  # of an upload: no tokenizer, also where the run remembers one

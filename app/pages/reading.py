@@ -22,6 +22,9 @@ TRACK_WIDTH = 640
 #: Tokens per column where siblings stand side by side.
 WINDOW = 2048
 
+#: How a batch has its `response` where it is nothing but its tokens, in whatever form they were recorded.
+JOINED = "derived:join(response_tokens)"
+
 #: Key in the URL -> (track, key on the keyboard).
 COLOURS = {
     "advantage": ("advantage", "a"),
@@ -138,7 +141,10 @@ def shown(
     alike = values is None and mean is not None and length > 0
     if alike:
         values = np.full(length, mean)
-    text, whole, why = text_of(reading, values, mean, clip, most)
+    response = reading.rollout.response
+    if batch.fields.get("response") == JOINED and response == "".join(reading.texts or ()):
+        response = None
+    text, whole, why = text_of(reading, response, values, mean, clip, most)
     why = why or (ALIKE if alike else no_colour(batch, chosen, values, mean))
     cut = most is not None and text is not None and text.kind != "text" and length > most
     return Shown(key, colours, clip, says, text, whole, why, length if cut else None)
@@ -157,10 +163,16 @@ def own_clip(readings: Sequence[Reading], name: str) -> float:
 
 
 def text_of(
-    reading: Reading, values: NDArray[np.float64] | None, mean: float | None, clip: float, most: int | None
+    reading: Reading,
+    response: str | None,
+    values: NDArray[np.float64] | None,
+    mean: float | None,
+    clip: float,
+    most: int | None,
 ) -> tuple[TokenText | None, str | None, str | None]:
-    """Token text, ids, or the whole text in one colour; the text beside ids; why it is no more than that."""
-    response = reading.rollout.response
+    """Token text, ids, or the whole text in one colour; the text beside ids; why it is no more than that.
+
+    `response`: the text that was recorded, None where it was made of the tokens."""
     if reading.texts is not None:
         count = len(reading.texts)
         laid = tokens.lay_out(

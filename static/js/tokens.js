@@ -98,7 +98,7 @@ class Reader {
     const notes = [];
     if (element.classList.contains("m")) notes.push("Masked: not trained on.");
     if (element.classList.contains("o")) notes.push("Beyond the colour scale.");
-    if (width > 1) notes.push(`${width} tokens make this character${element.dataset.bytes ? `: ${element.dataset.bytes}` : ""}.`);
+    if (width > 1) notes.push(`${width} tokens make this character${element.dataset.bytes ? `: ${element.dataset.bytes}` : ""}. Its colour is that of the strongest.`);
     const parts = [title, list];
     if (notes.length) {
       const p = document.createElement("p");
