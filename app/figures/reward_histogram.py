@@ -10,6 +10,7 @@ from app.figures.kept import columns_of
 from app.figures.palette import CATEGORIES, LIGHT
 from app.figures.plotly import array, axis, empty, escape, figure, shorten
 from app.figures.subject import group_members, source_codes
+from app.findings.fillers import fillers_of
 from app.findings.statistics import describe, histogram
 from app.formatting import integer, number, plural
 from storage.database import ReadSession
@@ -23,7 +24,8 @@ MOST_SOURCES = 7
 def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     columns = columns_of(session, batch)
     members = group_members(session, batch, columns, options)
-    reward = np.where(np.isfinite(columns.reward), columns.reward, np.nan)[members]
+    known = np.isfinite(columns.reward) & ~fillers_of(session, batch, columns)
+    reward = np.where(known, columns.reward, np.nan)[members]
     if not np.isfinite(reward).any():
         return empty(TITLE, "no values recorded: reward.", x=X, y=Y)
     codes, names = source_codes(columns)

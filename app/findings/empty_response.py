@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from app.findings.fillers import fillers as fillers_in
 from app.findings.finding import Finding, Severity, report
-from app.findings.view import Bools, View
+from app.findings.view import View
 from app.formatting import number, percent, plural
 
 
@@ -29,7 +30,7 @@ def check(view: View) -> dict[str, Any] | None:
     if found.size == 0:
         return None
     share = found.size / view.rollouts
-    fillers = _fillers(view)[found]
+    fillers = fillers_in(view)[found]
     rewards = view.reward[found]
     rewarded = int((np.nan_to_num(rewards) != 0).sum())
     severity: Severity = "critical" if share >= 0.1 and rewarded else "info" if fillers.all() else "warning"
@@ -61,15 +62,6 @@ def check(view: View) -> dict[str, Any] | None:
         groups=np.unique(view.group[found]) if view.grouped else (),
         rollouts=found,
     )
-
-
-def _fillers(view: View) -> Bools:
-    """`[B]` added to make the batch divisible: nothing to train on, no prompt, no reward."""
-    no_prompt = view.prompts.number < 0
-    if no_prompt.size != view.rollouts or no_prompt.all():
-        return np.zeros(view.rollouts, dtype=bool)
-    found: Bools = (view.valid == 0) & no_prompt & (np.nan_to_num(view.reward) == 0)
-    return found
 
 
 FINDING = Finding("empty_response", "Empty responses", check)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from app.findings.fillers import sampled
 from app.findings.finding import Finding, report
 from app.findings.view import Bools, Floats, GroupStatistics, View, group_statistics
 from app.formatting import number, plural
@@ -76,6 +77,7 @@ def _chance(groups: GroupStatistics, reference: Floats) -> Floats:
 
 
 def check(view: View) -> dict[str, Any] | None:
+    view = sampled(view)
     if not view.grouped:
         return None
     groups = group_statistics(view.reward, view.group, view.groups)

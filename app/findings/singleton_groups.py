@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from app.findings.fillers import sampled
 from app.findings.finding import Finding, Severity, report
 from app.findings.view import View
 from app.formatting import percent, plural
 
 
 def check(view: View) -> dict[str, Any] | None:
+    view = sampled(view)
     if not view.uses_groups or not view.scored.any() or view.rollouts < 2:
         return None
     scored = np.bincount(view.group[view.scored], minlength=view.groups)

@@ -1,5 +1,6 @@
 """What a batch's page and its run's page show without reading a rollout: stored once, in `Batch.statistics`.
 
+    fillers       rows that only fill up the batch: all other numbers are without them
     reward        n, unscored, nonfinite, mean, std (ddof 1), min, max, quantiles 5 25 50 75 95
     histogram     edges and counts of the scored rewards; "values" instead of edges where they are few
     signal        groups (and their rollouts) that are all-fail, all-pass, near-zero, mixed, single or
@@ -19,7 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.findings.fillers import fillers, without
 from app.findings.near_zero_variance_groups import near_zero
+from app.findings.prompts import read_prompts
 from app.findings.reading import read_view
 from app.findings.view import Bools, Floats, GroupStatistics, View, group_statistics
 from storage.database import AnySession
@@ -33,19 +36,26 @@ SIGNALS = ("fail", "pass", "near_zero", "mixed", "single", "unscored")
 
 def for_batch(session: AnySession, batch_id: str, fields: dict[str, Any] | None = None) -> dict[str, Any]:
     """The statistics of a batch in any state. `fields` as in `app.findings.run`."""
-    return batch_statistics(read_view(session, batch_id, fields, deep=False))
+    view = read_view(session, batch_id, fields, deep=False)
+    view.prompts = read_prompts(session, batch_id, view.index, view.columns.group_no)
+    return batch_statistics(view)
 
 
 def batch_statistics(view: View) -> dict[str, Any]:
     """The statistics of a view."""
+    aside = fillers(view)
+    recorded = view.columns.advantage[~aside]  # of rollouts, not means of those of tokens
+    if aside.any():
+        view = without(view, aside)
     groups = group_statistics(view.reward, view.group, view.groups)
     threshold = pass_above(view.reward)
-    cut, recorded = view.truncated, view.columns.advantage  # of rollouts, not means of those of tokens
+    cut = view.truncated
     signal = group_signal(view, groups, threshold) if view.grouped else None
     live = view.live_groups
     compared = int((live & (groups.scored >= 2)).sum()) if view.grouped else 0
     return {
         "rollouts": view.rollouts,
+        "fillers": int(aside.sum()),
         "reward": {
             "n": int(view.scored.sum()),
             "unscored": int((~view.scored).sum()),
@@ -149,6 +159,8 @@ def _sources(view: View, groups: GroupStatistics, threshold: float) -> list[dict
     for number, name in list(enumerate(view.sources))[:MOST_SOURCES]:
         mine = view.source == number
         own = source_of_group == number
+        if not mine.any():
+            continue
         compared = int((own & (groups.scored >= 2)).sum()) if view.grouped else 0
         reward = view.reward[mine & view.scored]
         length = view.length[mine & (view.length >= 0)]

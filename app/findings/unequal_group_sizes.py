@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from app.findings.fillers import sampled
 from app.findings.finding import Finding, report
 from app.findings.view import View
 from app.formatting import plural
 
 
 def check(view: View) -> dict[str, Any] | None:
+    view = sampled(view)
     if not view.uses_groups or view.groups < 2:
         return None
     sizes = view.sizes

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from app.findings.fillers import sampled
 from app.findings.finding import Finding, Severity, report
 from app.findings.view import View, group_statistics
 from app.formatting import percent, plural
@@ -25,6 +26,7 @@ WARNING, CRITICAL = 0.25, 0.5
 
 
 def check(view: View) -> dict[str, Any] | None:
+    view = sampled(view)
     if not view.grouped:
         return None
     groups = group_statistics(view.reward, view.group, view.groups)

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from app.figures import chosen as choosing
 from app.figures.chosen import Chosen
 from app.figures.kept import columns_of
+from app.findings.fillers import fillers_of
 from app.findings.statistics import group_signal, pass_above
 from app.findings.view import GroupStatistics, TokenFacts, View, group_statistics
 from storage.database import ReadSession
@@ -28,8 +29,9 @@ WORDS = {
     "pass": "no signal: all pass",
     "single": "a single rollout",
     "unscored": "not scored",
+    "filler": "set aside: fills up the batch",
 }
-DEAD = ("fail", "pass", "single", "unscored")
+DEAD = ("fail", "pass", "single", "unscored", "filler")
 
 _KEPT: Kept[tuple[str, str], tuple["Cell", ...]] = Kept(16)
 
@@ -81,7 +83,8 @@ def cells(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Cell, ...
 
 def read_cells(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Cell, ...]:
     columns = columns_of(session, batch)
-    rows = rows_of(columns)
+    aside = fillers_of(session, batch, columns)
+    rows = rows_of(columns, aside)
     if not rows.numbers.size:
         return ()
     statement = select(Prompt.group_no, Prompt.group_id, Prompt.data_source)
@@ -90,6 +93,7 @@ def read_cells(session: ReadSession, batch: Batch, chosen: Chosen) -> tuple[Cell
     named = [names[number] for number in rows.numbers.tolist()]
     weights = total_abs(session, columns, chosen)
     kinds, statistics, threshold = signals(rows, [source for _, source in named])
+    kinds[~np.isin(rows.numbers, columns.group_no[~aside])] = "filler"
     counts = counts_of(rows, threshold)
     found = Found(
         numbers=rows.numbers.tolist(),
@@ -174,10 +178,12 @@ def cell_of(found: Found, place: int, weights: dict[int, float] | None) -> Cell:
     )
 
 
-def rows_of(columns: Columns) -> Rows:
+def rows_of(columns: Columns, aside: NDArray[np.bool_]) -> Rows:
+    """`aside` `[B]`: those that only fill up the batch; their rewards are nobody's."""
     order = np.lexsort((columns.index, columns.group_no))
     numbers, group = np.unique(columns.group_no[order], return_inverse=True)
-    return Rows(group.astype(np.int64), numbers, columns.reward[order], columns.length[order])
+    reward = np.where(aside, np.nan, columns.reward)[order]
+    return Rows(group.astype(np.int64), numbers, reward, columns.length[order])
 
 
 def total_abs(session: ReadSession, columns: Columns, chosen: Chosen) -> dict[int, float] | None:
