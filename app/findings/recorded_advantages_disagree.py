@@ -27,6 +27,12 @@ CODE = "recorded_advantages_disagree"
 TITLE = "Recorded advantages are not what they should be"
 MISTAKE = "The trainer computed what comes out when this is done wrong, and pushed the policy by it."
 OTHER = "The header names another way of computing them than the one that was used."
+#: Mistakes that are none while no convention is named.
+SETTINGS = ("wrong_ddof:", "wrong_eps:")
+SETTING = (
+    "Either std, and any small ε, is in use, and nothing says which was meant here: the population std makes "
+    "the advantages of a group of n larger by √(n/(n−1)) than the sample std."
+)
 NONE = (
     "No convention and no known mistake gives these numbers, although everything that the configured one "
     "needs is recorded."
@@ -59,7 +65,7 @@ def judge(view: View, found: dict[str, Any]) -> Report | None:
     if plain:
         return _other(view, found, plain[0]) if said["estimator"] else None
     if matched:
-        return _mistaken(view, found, matched[0])
+        return (_set_otherwise if _free(matched[0], said) else _mistaken)(view, found, matched[0])
     return None if found["unknown"] or not found["candidates"] else _unexplained(view, found)
 
 
@@ -71,6 +77,28 @@ def _as_configured(candidate: dict[str, Any], said: dict[str, Any]) -> bool:
     if said["framework"] is not None and said["convention"] is not None:
         return said["convention"] in names
     return said["estimator"] in {CONVENTIONS[name].estimator for name in names if name in CONVENTIONS}
+
+
+def _free(candidate: dict[str, Any], said: dict[str, Any]) -> bool:
+    """Whether all that is unlike the convention is a divisor or an ε that nobody says was another."""
+    if not candidate["mistake"].startswith(SETTINGS):
+        return False
+    if said["framework"] is not None and said["convention"] is not None:
+        return False
+    return said["estimator"] in (None, CONVENTIONS[candidate["convention"]].estimator)
+
+
+def _set_otherwise(view: View, found: dict[str, Any], best: dict[str, Any]) -> Report:
+    return report(
+        view,
+        "info",
+        f"The recorded advantages are those of {best['convention']} but for one setting, "
+        f"{best['mistake'].removeprefix('wrong_')}.",
+        explanation=f"{best['explanation']} {SETTING}",
+        remedy="Name the convention and its ε in the header if another was meant.",
+        evidence=_evidence(found, best),
+        rollouts=_rows(view, found, best),
+    )
 
 
 def _mistaken(view: View, found: dict[str, Any], best: dict[str, Any]) -> Report:
