@@ -37,7 +37,7 @@ DatabaseUrl = Annotated[str | None, typer.Option(help="sqlite:///path or postgre
 Host = Annotated[str | None, typer.Option(help="Address to bind.")]
 Port = Annotated[int | None, typer.Option(help="Port to bind; 0 takes a free one.")]
 Insecure = Annotated[bool | None, typer.Option("--insecure", help="Allow another address than loopback.")]
-Format = StrEnum("Format", ["parquet", "npz", "jsonl", "arrow"])
+Format = StrEnum("Format", ["parquet", "npz", "jsonl", "arrow", "csv"])
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:K or mps.")]

@@ -1,4 +1,4 @@
-"""Canonical rows as a file for other tools: JSON lines, Parquet, Arrow or npz."""
+"""Canonical rows as a file for other tools: JSON lines, Parquet, Arrow, npz or CSV."""
 
 import itertools
 import json
@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app import npz
+from app import npz, spreadsheet
 from app.errors import Unprocessable
 from app.ingest.record import PROMPT_FIELD, TOKEN_FIELDS
 
@@ -183,4 +183,9 @@ def add_value(grown: npz.Growing, field: pa.Field, row: Row, before: int) -> Non
         grown.add(name, npz.INTEGER, None if given is None else [given], 1, before)
 
 
-WRITERS = {"jsonl": jsonl, "parquet": parquet, "arrow": arrow, "npz": npz_archive}
+def csv(path: Path, lines: Iterable[bytes]) -> int:
+    _, rows = parsed(lines)
+    return spreadsheet.write(path, SCHEMA.names, rows)
+
+
+WRITERS = {"jsonl": jsonl, "parquet": parquet, "arrow": arrow, "npz": npz_archive, "csv": csv}

@@ -1,5 +1,6 @@
 """Pieces of characters are shown as whole ones, in any script, and every token keeps its own number."""
 
+import json
 import re
 
 import numpy as np
@@ -8,6 +9,7 @@ from markupsafe import Markup
 
 from app.token_joins import join
 from app.tokens import chunk_html, lay_out
+from tests.findings.ingested import CASES
 from tests.pages.conftest import Site, jsonl
 from tests.pages.varied_pieces import FORMS, Pieces
 
@@ -91,3 +93,15 @@ def test_a_page_shows_them_and_keeps_every_number(fresh: Site) -> None:
         given = fresh.data(f"/api/v1/batches/{batch}/rollouts/{number}")
         assert given["advantages"] == row["advantages"] and given["response_tokens"] == made.texts
         assert not re.search("[\ud800-\udfff]", page)
+
+
+def test_the_known_case_of_one_character_over_two_tokens() -> None:
+    (path,) = CASES.glob("36-*.json")
+    case = json.loads(path.read_text())
+    (row,) = case["input"]["rows"]
+    values = np.array(row["advantages"])
+    laid = lay_out(row["tokens"], row["response"], values, None, 1.0)
+    assert laid.texts == [each["text"] for each in case["expect"]["display"]]
+    assert laid.counts == [len(each["tokens"]) for each in case["expect"]["display"]]
+    assert laid.note is not None and "2 characters span 2 tokens each" in laid.note
+    assert "Ġ, Ċ" in laid.note and "1 token has an invalid byte" in laid.note
