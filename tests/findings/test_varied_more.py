@@ -12,7 +12,8 @@ from app.figures.reward_histogram import draw
 from app.pages.cells import read_cells
 from storage import batches
 from storage.database import read, write
-from tests.findings.ingested import ingest
+from tests.findings.cases import load
+from tests.findings.ingested import canonical, ingest
 from tests.findings.varied_more import filled, numbers
 from tests.pages.conftest import jsonl
 
@@ -50,3 +51,16 @@ def test_fillers_are_in_no_statistic(sqlite_engine: Engine, tmp_path: Path, seed
     assert drawn["layout"]["meta"]["n"] == expected["n"]
     aside = {cell.group_id for cell in shown if cell.signal == "filler"}
     assert aside == {made.rows[place]["group_id"] for place in made.fillers}
+
+
+def test_the_known_case_of_two_fillers(sqlite_engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(jsonl(canonical("34")))
+    with write(sqlite_engine) as session:
+        (batch_id,) = ingest(session, path)
+        statistics, _ = findings.assess(session, batch_id)
+    expected = load("34")["expect"]
+    assert statistics["reward"]["mean"] == expected["mean_reward"]["right"]
+    assert sum(statistics["signal"]["groups"].values()) == expected["groups"]["right"]
+    assert statistics["zero_signal_share"] == expected["zero_variance_fraction"]["right"]
+    assert statistics["fillers"] == 2

@@ -11,7 +11,7 @@ import pytest
 
 from app import tabular
 from app.spreadsheet import FORMULA
-from tests.findings.ingested import CASES
+from tests.findings.build import CASES
 from tests.pages.conftest import Site, jsonl
 from tests.pages.test_tokens import FORBIDDEN
 from tests.pages.test_varied_pieces import CHUNK, read_back

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from app.token_joins import join
 from app.tokens import chunk_html, lay_out
-from tests.findings.ingested import CASES
+from tests.findings.build import CASES
 from tests.pages.conftest import Site, jsonl
 from tests.pages.varied_pieces import FORMS, Pieces
 
