@@ -1,7 +1,5 @@
 """Where estimates run."""
 
-import os
-
 import torch
 
 from app.errors import BadRequest
@@ -28,11 +26,6 @@ def pick_device(wanted: str) -> str:
     raise BadRequest(
         f"The device {wanted!r} is not there. Use auto, cpu, cuda, cuda:K or mps (VANTAGE_DEVICE)."
     )
-
-
-def leave_a_core() -> None:
-    """Let the web process beside this worker have a core of its own."""
-    torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
 
 
 def one_thread() -> None:

@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from app.bells import READY, listening
 from app.cache import BatchCache
-from app.devices import leave_a_core, pick_device
+from app.devices import pick_device
 from app.jobs import APPLICATION, APPLICATION_VERSION, KINDS, Jobs, Kind, connect, queued_text
 from app.lifecycle import bury, release, session_name
 from app.logs import get_logger
@@ -89,8 +89,6 @@ def working(
     `parent` process is gone."""
     executor = executor or executor_name()
     device = pick_device(settings.device)
-    if parent is not None:
-        leave_a_core()
     engine = make_engine(settings.url, name=session_name(executor), repeatable=True)
     jobs, stop = connect(settings), threading.Event()
     context = Context(engine, jobs, settings, device, executor, BatchCache(settings.cache_bytes))

@@ -31,7 +31,9 @@ def run(name: str, options: list[str]) -> bool:
     print(f"— {name}", flush=True)
     begun = time.monotonic()
     command = [sys.executable, str(HERE / SCRIPTS[name]), *options]
-    done = subprocess.run(command, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    # Threads wait as a worker's do (app/__init__.py).
+    own = {"PYTHONPATH": str(ROOT), "OMP_WAIT_POLICY": "PASSIVE"}
+    done = subprocess.run(command, check=False, env={**os.environ, **own})
     said = "done" if done.returncode == 0 else f"failed with status {done.returncode}"
     print(f"— {name}: {said} after {time.monotonic() - begun:.0f} s", flush=True)
     return done.returncode == 0
