@@ -48,10 +48,26 @@ def read_view(
     batch = batches.get_any(session, batch_id)
     columns = rollouts.columns(session, batch_id) if columns is None else columns
     known = {str(name): str(how) for name, how in (fields or (batch.fields if batch else {})).items()}
+    own = dict(header or (batch.header if batch else {}))
+    view = _light(session, batch_id, columns, known, own)
+    if deep:
+        _deepen(session, batch_id, batch, view)
+        _observe(session, batch_id, columns, view, observers or {})
+    return view
+
+
+def _light(
+    session: AnySession,
+    batch_id: str,
+    columns: rollouts.Columns,
+    known: dict[str, str],
+    header: dict[str, Any],
+) -> View:
+    """The view without what only texts and token arrays tell."""
     group, group_ids = _groups(session, batch_id, columns.group_no)
     sources, source = _sources(columns.data_source)
     no = np.zeros(columns.rollouts, dtype=bool)
-    view = View(
+    return View(
         index=columns.index,
         group=group,
         group_ids=group_ids,
@@ -70,21 +86,22 @@ def read_view(
         truncated=_truncated(columns),
         grouped=groups_exist(known.get("group_id", "recorded"), columns.group_no),
         fields=known,
-        header=dict(header or (batch.header if batch else {})),
+        header=header,
         tokens=TokenFacts(),
         columns=columns,
     )
-    if deep:
-        view.scalars = _scalars(session, batch_id, columns.index)
-        view.prompts = read_prompts(session, batch_id, columns.index, columns.group_no)
-        if known.get("values") == "recorded":
-            view.longer_values = longer_values(session, batch_id, columns)
-        view.characters, view.texts, view.blank = _texts(session, batch_id, columns.index)
-        if batch is not None:
-            view.problems = _problems(session, batch_id, batch.upload_id, columns)
-            view.files, view.alone = _origin(session, batch_id, batch.upload_id)
-        _observe(session, batch_id, columns, view, observers or {})
-    return view
+
+
+def _deepen(session: AnySession, batch_id: str, batch: Batch | None, view: View) -> None:
+    columns = view.columns
+    view.scalars = _scalars(session, batch_id, columns.index)
+    view.prompts = read_prompts(session, batch_id, columns.index, columns.group_no)
+    if view.fields.get("values") == "recorded":
+        view.longer_values = longer_values(session, batch_id, columns)
+    view.characters, view.texts, view.blank = _texts(session, batch_id, columns.index)
+    if batch is not None:
+        view.problems = _problems(session, batch_id, batch.upload_id, columns)
+        view.files, view.alone = _origin(session, batch_id, batch.upload_id)
 
 
 def _finite(values: Floats) -> Floats:
