@@ -71,6 +71,7 @@ CALLS = {
     ("GET", "/estimators"),
     ("GET", "/conventions"),
     ("GET", "/estimates/{}"),
+    ("DELETE", "/estimates/{}"),
     ("GET", "/estimates/{}/advantages"),
     ("GET", "/estimates/{}/compare/{}"),
     ("POST", "/estimates/{}/cancel"),
