@@ -61,6 +61,12 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
         yield from notes.drain()
         if not columns or size is None:
             raise Unreadable("its .memmap files are not there; upload the whole folder.", "missing_files")
+        if not any(_fits(column, size) for column in columns.values()):
+            raise Unreadable(
+                f"its meta.json says {_told(size)} rows, and none of its arrays has as many; "
+                "copy the folder again.",
+                "bad_metadata",
+            )
         yield Header(raw={"framework": "tensordict"})
         for index in range(size):
             fields = {name: _entry(column, index) for name, column in columns.items() if _fits(column, size)}
@@ -70,6 +76,10 @@ def read(source: Source, settings: Settings) -> Iterator[Item]:
             yield from notes.drain()
             yield item
     yield from notes.summary()
+
+
+def _told(size: int) -> str:
+    return str(size) if size < 10**12 else "more than a million million"
 
 
 def _json(data: bytes) -> dict[str, Any]:

@@ -240,6 +240,20 @@ def test_a_folder_with_a_part_missing_says_which(tmp_path: Path) -> None:
     assert "Upload the whole folder" in read(*parts).sentence()
 
 
+@pytest.mark.parametrize("size", [7, 9, 9999999999999999999999999])
+def test_a_folder_that_says_another_number_of_rows_is_refused(size: int, tmp_path: Path) -> None:
+    """Its rows would hold nothing, and a huge number of them would never end."""
+    folder = SAMPLES / "torchrl_memmap"
+    meta = tmp_path / "meta.json"
+    said = json.loads((folder / "meta.json").read_bytes())
+    meta.write_text(json.dumps(said | {"shape": [size]}))
+    paths = [meta, *(path for path in sorted(folder.iterdir()) if path.name != "meta.json")]
+    outcome = read(*paths, names=[f"mm/{path.name}" for path in paths])
+    assert not outcome.rollouts
+    told = str(size) if size < 10 else "more than a million million"
+    assert f"its meta.json says {told} rows, and none of its arrays has as many" in outcome.sentence()
+
+
 def test_an_inspect_log_without_its_beginning_is_damaged_member_by_member(tmp_path: Path) -> None:
     path = tmp_path / "cut.eval"
     data = EVAL.read_bytes()
