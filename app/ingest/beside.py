@@ -29,8 +29,8 @@ class Beside:
         self._folder: Path | None = None
 
     def keep(self, source: Source) -> None:
-        """A file of an archive is copied; one that was handed over as it is stays where it lies."""
-        if source.path is not None and not source.member:
+        """A file of an archive or a wrapping is copied; one that was handed over as it is stays in place."""
+        if source.path is not None and not source.copied:
             self._parts[source.trail] = _Part(source.path)
             return
         if self._folder is None:

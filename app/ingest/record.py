@@ -173,6 +173,7 @@ class Source:
     report: Callable[[int], None]
     member: bool = False  # one of several files in an archive
     outer: str = ""  # name of the archive (archives joined by "/") that it is a member of
+    copied: bool = False  # `path` is a copy that goes when the file has been read
     memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)  # what sniffing found
 
     @property

@@ -123,7 +123,15 @@ def _opened(layer: _Layer, head: bytes, context: _Context) -> Iterator[Source | 
     found = None if layer.path is None else kind_of_archive(layer.path, head)
     if layer.path is None or found is None:
         yield Source(
-            layer.name, head, layer.open, layer.path, meter.position, meter.report, layer.member, layer.outer
+            layer.name,
+            head,
+            layer.open,
+            layer.path,
+            meter.position,
+            meter.report,
+            layer.member,
+            layer.outer,
+            copied=layer.depth > 0,
         )
         return
     report = meter.report if layer.depth == 0 else _unheard

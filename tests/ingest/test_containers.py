@@ -1,5 +1,6 @@
 """Binary containers that people send whole: their hostile, older and unfinished kinds."""
 
+import gzip
 import json
 import sqlite3
 import struct
@@ -252,6 +253,17 @@ def test_a_folder_that_says_another_number_of_rows_is_refused(size: int, tmp_pat
     assert not outcome.rollouts
     told = str(size) if size < 10 else "more than a million million"
     assert f"its meta.json says {told} rows, and none of its arrays has as many" in outcome.sentence()
+
+
+def test_a_packed_part_of_a_folder_is_there_when_it_is_needed(tmp_path: Path) -> None:
+    """It is expanded to a file of its own where its first byte looks like that of a format with seeking."""
+    folder = SAMPLES / "torchrl_memmap"
+    packed = tmp_path / "response_ids.memmap.gz"
+    packed.write_bytes(gzip.compress(b"\x91" + (folder / "response_ids.memmap").read_bytes()[1:]))
+    paths = [packed, *(path for path in sorted(folder.iterdir()) if path.name != "response_ids.memmap")]
+    outcome = read(*paths, names=[f"mm/{path.name}" for path in paths])
+    ids = outcome.rollouts[0].tokens["response_ids"]
+    assert len(outcome.rollouts) == 8 and int(ids[0]) & 0xFF == 0x91
 
 
 def test_an_inspect_log_without_its_beginning_is_damaged_member_by_member(tmp_path: Path) -> None:
