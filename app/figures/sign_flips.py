@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.figures.agreement import signs
+from app.figures.chosen import Floats
 from app.figures.figure import Figure, Option, Plot
 from app.figures.palette import LIGHT
 from app.figures.plotly import axis, empty, figure
@@ -42,6 +43,11 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
         return empty(TITLE, f"no {LABELS[absent]} scope: {why_not(base, absent)}.", x=x, y=y)
     cells = matrix(signs(before), signs(after), base.live)
     return _figure(base, cells, x, y, first, second)
+
+
+def turned(base: Base, before: Floats, after: Floats) -> NDArray[np.bool_]:
+    """`[B]` whose sign is the opposite under the one scope of what it is under the other."""
+    return base.live & (signs(before) * signs(after) < 0)
 
 
 def matrix(

@@ -13,7 +13,7 @@ from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, figure, outside, rule, symmetric
 from app.figures.sampling import first_of
 from app.figures.scopes import LABELS, OPTIONS, SCOPES, Base, how, read_base, under, why_not
-from app.figures.sign_flips import FROM, TO, pair
+from app.figures.sign_flips import FROM, TO, pair, turned
 from app.formatting import integer, percent, plural
 from storage.database import ReadSession
 from storage.models import Batch
@@ -32,7 +32,7 @@ def draw(session: ReadSession, batch: Batch, options: dict[str, Any]) -> Plot:
     first, second = pair(base, options)
     flipped = np.zeros(base.columns.rollouts, dtype=bool)
     if first in shown and second in shown:
-        flipped = base.live & (signs(shown[first]) * signs(shown[second]) < 0)
+        flipped = turned(base, shown[first], shown[second])
     # Every sign-changing rollout up to a cap; the others are a picture of the rest.
     kept = first_of(np.flatnonzero(base.live & flipped), np.flatnonzero(base.live & ~flipped), MOST)
     return _figure(batch, base, shown, flipped, kept, first, second)

@@ -84,8 +84,9 @@ class Slopes:
 
 def slopes(session: ReadSession, batch: Batch, chosen: Chosen, members: Sequence[int]) -> Slopes:
     """`members`: indices of the group's rollouts."""
-    finished = None if chosen.estimate is None else chosen.estimate.id
-    step = _KEPT.get((batch.id, finished or chosen.label), lambda: step_of(session, batch, chosen))
+    made = chosen.estimate
+    which = chosen.label if made is None else (made.id, made.finished)
+    step = _KEPT.get((batch.id, which), lambda: step_of(session, batch, chosen))
     if step.why is not None:
         return Slopes(step, (), 0, 0)
     places = np.flatnonzero(np.isin(step.index, np.asarray(members)))
@@ -109,7 +110,7 @@ def step_of(session: ReadSession, batch: Batch, chosen: Chosen) -> Step:
     if first not in there or second not in there:
         absent = first if first not in there else second
         return nothing(f"No {LABELS[absent]} scope: {why_not(base, absent)}.")
-    flipped = base.live & (signs(there[first]) * signs(there[second]) < 0)
+    flipped = sign_flips.turned(base, there[first], there[second])
     cells = sign_flips.matrix(signs(there[first]), signs(there[second]), base.live)
     counts = [[int(cell.size) for cell in row] for row in cells]
     there["none"] = centred(base, there["none"])
