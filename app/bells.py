@@ -85,9 +85,8 @@ def _keep_listening(bell: Bell, heard: Heard, stop: threading.Event) -> None:
     while not stop.is_set():
         try:
             bell.listen(heard, stop)
-        except (
-            Exception
-        ) as error:  # the database is away, or the folder takes no pipes: all goes on by polling
+        except Exception as error:
+            # The database is away, or the folder takes no pipes: all goes on by polling.
             if not said:
                 log.warning("no bell", error=type(error).__name__)
             said = True

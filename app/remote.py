@@ -129,11 +129,12 @@ def failure(answer: http.client.HTTPResponse) -> AppError:
     return Away(said) if away else Refused(said, answer.status)
 
 
-def read(path: Path, size: int) -> Iterator[bytes]:
-    """The file's bytes, which must be `size`. Raises Changed."""
+def read(path: Path, size: int, start: int = 0) -> Iterator[bytes]:
+    """`size` bytes of the file from `start` on, which must be there. Raises Changed."""
     left = size
     try:
         with open(path, "rb") as file:
+            file.seek(start)
             while left and (block := file.read(min(BLOCK, left))):
                 left -= len(block)
                 yield block

@@ -6,7 +6,6 @@ an upload of these rows would be.
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from app.replay import Made, Replay
 from app.settings import Settings
 from app.shrinking import Reproducer, Shows, Start, shrink
 from storage.database import AnySession
+from storage.kept import Kept
 from storage.models import Analysis, Batch
 
 #: Entries of an evidence that say what kind of proof it is.
@@ -26,7 +26,7 @@ WORDS = ("kind", "by", "recorded", "scope", "dtype", "divided", "component", "fi
 KEPT = 64
 #: Seconds that a request waits for those before it.
 PATIENCE = 30.0
-_kept: OrderedDict[tuple[Any, ...], Reproducer] = OrderedDict()
+_kept: Kept[tuple[Any, ...], Reproducer] = Kept(KEPT)
 _one_at_a_time = threading.Lock()
 
 
@@ -128,10 +128,6 @@ def once(key: tuple[Any, ...], make: Callable[[], Reproducer]) -> Reproducer:
     if not _one_at_a_time.acquire(timeout=PATIENCE):
         raise Busy("Other reproducers are being made. Ask again in half a minute.")
     try:
-        if key not in _kept:
-            _kept[key] = make()
-            if len(_kept) > KEPT:
-                _kept.popitem(last=False)
-        return _kept[key]
+        return _kept.get(key, make)
     finally:
         _one_at_a_time.release()

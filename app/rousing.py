@@ -40,7 +40,7 @@ def rousable(events: Iterable[threading.Event]) -> Callable[[str], None]:
                 changed.notify_all()
 
         event.wait = wait  # type: ignore[method-assign] # it has no seam of its own
-        event.set = set_  # type: ignore[method-assign]
+        event.set = set_  # type: ignore[method-assign] # nor has this one
 
     for event in events:
         replace(event)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from app.remote import Changed, Refused, Remote
+from app.remote import Changed, Refused, Remote, read
 
 #: Uploads of more bytes than this are sent in pieces of so many bytes.
 LARGE, PIECE = 64 << 20, 16 << 20
@@ -110,18 +110,8 @@ def part(paths: Sequence[Path], sizes: Sequence[int], start: int, size: int) -> 
     for path, own, end in zip(paths, sizes, ends, strict=True):
         begin = max(start - (end - own), 0)
         left = min(start + size, end) - max(start, end - own)
-        if left <= 0:
-            continue
-        try:
-            with open(path, "rb") as file:
-                file.seek(begin)
-                while left and (block := file.read(min(BLOCK, left))):
-                    left -= len(block)
-                    yield block
-        except OSError as error:
-            raise Changed(f"{path.name} cannot be read ({error.strerror}).") from None
-        if left:
-            raise Changed(f"{path.name} became shorter while it was sent.")
+        if left > 0:
+            yield from read(path, left, begin)
 
 
 def digest(paths: Sequence[Path]) -> str:

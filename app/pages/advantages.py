@@ -1,6 +1,5 @@
 """Which advantages a page shows, what else could be shown, and where their colour ends."""
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +15,12 @@ from app.figures.token_heatmap import clip_of
 from app.formatting import number
 from storage import estimates
 from storage.database import ReadSession
+from storage.kept import Kept
 from storage.models import Batch, Estimate
 from storage.rollouts import Columns
 
 #: Clips that were computed from all tokens of a step; a batch and a finished estimate never change.
-_CLIPS: OrderedDict[tuple[str, str], float] = OrderedDict()
-_MOST_CLIPS = 512
+_CLIPS: Kept[tuple[str, str], float] = Kept(512)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +144,7 @@ def step_clip(session: ReadSession, batch: Batch, chosen: Chosen) -> float:
         return 1.0
     finished = "" if chosen.estimate is None else f"{chosen.estimate.id}:{chosen.estimate.finished}"
     key = (batch.id, finished)
-    if key not in _CLIPS:
-        _CLIPS[key] = _clip(session, batch, chosen)
-        while len(_CLIPS) > _MOST_CLIPS:
-            _CLIPS.popitem(last=False)
-    return _CLIPS[key]
+    return _CLIPS.get(key, lambda: _clip(session, batch, chosen))
 
 
 def _clip(session: ReadSession, batch: Batch, chosen: Chosen) -> float:
