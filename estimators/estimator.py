@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from estimators.batch import Batch
+from estimators.inputs import Inputs
 from estimators.parameters import settings_schema
 
 #: What an estimator keeps from one step of a run to the next: some numbers by name.
@@ -34,6 +36,8 @@ class Estimator:
 
     One with `carry` depends on the earlier steps of the run: `carry(batch, params, state)` gives the state
     after a batch, and `run` takes the state after the earlier ones as its last argument.
+    `sees(batch, params, dtype)` gives what advantages per token depend on: where that is the same, so are
+    they; None where it is not told. It refuses as `run` does.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Estimator:
     params: type[Any]
     run: Callable[..., Raw]
     carry: Callable[[Batch, Any, State], State] | None = None
+    sees: Callable[[Batch, Any, torch.dtype], Inputs | None] | None = None
 
 
 def params_schema(estimator: Estimator) -> dict[str, Any]:

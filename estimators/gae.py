@@ -31,6 +31,7 @@ from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.estimator import Estimator, Raw
+from estimators.inputs import Inputs
 from estimators.layout import Tile, layout_of
 from estimators.masked import last_index
 from estimators.parameters import About
@@ -89,7 +90,7 @@ class GaeParams(CriticParams):
 
 def run(batch: Batch, params: GaeParams, dtype: torch.dtype) -> Raw:
     """Advantages and returns per token; with `skip` a masked token has the next unmasked one's advantage."""
-    lam: float | Tensor = params.lam if params.gae_lambda_policy is None else params.gae_lambda_policy
+    lam: float | Tensor = _lam(params)
     if params.length_adaptive_alpha:
         lam = 1.0 - 1.0 / (params.length_adaptive_alpha * batch.unmasked.double()).clamp(min=1.0)
     of_returns = params.lam if params.gae_lambda_value is None else params.gae_lambda_value
@@ -100,8 +101,27 @@ def run(batch: Batch, params: GaeParams, dtype: torch.dtype) -> Raw:
     return Raw(found.advantages, per_token=True, returns=returns)
 
 
-def generalised(batch: Batch, params: CriticParams, lam: float | Tensor, dtype: torch.dtype) -> Raw:
-    """GAE with λ given apart, one for all or one for each rollout `[B]`."""
+def sees(batch: Batch, params: GaeParams, dtype: torch.dtype) -> Inputs | None:
+    """What the advantages of `run` depend on; not told of λ that depends on the length."""
+    if params.length_adaptive_alpha:
+        return None
+    return inputs(batch, params, _lam(params), dtype)
+
+
+def _lam(params: GaeParams) -> float:
+    return params.lam if params.gae_lambda_policy is None else params.gae_lambda_policy
+
+
+def inputs(batch: Batch, params: CriticParams, lam: float, dtype: torch.dtype) -> Inputs | None:
+    """What the advantages of `generalised` depend on; not told of a recursion that is cut in pieces."""
+    if params.masked_tokens == "cut":
+        return None
+    entering, skips = _entering(batch, params, dtype), params.masked_tokens == "skip"
+    return Inputs(entering, (params.gamma, lam), batch.response_mask, skips, batch.offsets)
+
+
+def _entering(batch: Batch, params: CriticParams, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Rewards and values as they enter the recursion, `[N]` each."""
     if batch.values is None:
         if params.without_values == "refuse":
             raise Refused("This estimator needs values, and this batch has none.")
@@ -114,10 +134,17 @@ def generalised(batch: Batch, params: CriticParams, lam: float | Tensor, dtype: 
         rewards, values = torch.where(kept, rewards, 0.0), torch.where(kept, values, 0.0)
     if params.bootstrap != "none":
         rewards = _bootstrapped(rewards, batch, params)
+    return rewards, values
+
+
+def generalised(batch: Batch, params: CriticParams, lam: float | Tensor, dtype: torch.dtype) -> Raw:
+    """GAE with λ given apart, one for all or one for each rollout `[B]`."""
+    rewards, values = _entering(batch, params, dtype)
     pieces = segmented(batch, "behind") if params.masked_tokens == "cut" else batch
     every_token = params.masked_tokens != "skip"
     layout = layout_of(pieces, every_token)
-    advantages, returns = torch.empty((2, batch.tokens), dtype=dtype, device=values.device)
+    # Apart, so that one can be let go of without the other.
+    advantages, returns = (torch.empty(batch.tokens, dtype=dtype, device=values.device) for _ in range(2))
 
     def solve(packed: Sequence[Tensor], out: Tensor, tile: Tile) -> None:
         if isinstance(lam, Tensor):
@@ -176,4 +203,5 @@ ESTIMATOR = Estimator(
     needs=("values", "reward"),
     params=GaeParams,
     run=run,
+    sees=sees,
 )

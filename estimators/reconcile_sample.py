@@ -45,22 +45,21 @@ def members(seed: Tensor, group: Tensor) -> Tensor:
     return found
 
 
-def places(batch: Batch, rows: Tensor) -> Tensor:
-    """Positions in `[N]` of the tokens of `rows`."""
+def tokens_of(values: Tensor, batch: Batch, rows: Tensor) -> Tensor:
+    """The entries of `values` `[N]` that are tokens of `rows`, one rollout after the other."""
     spans = zip(batch.offsets[rows].tolist(), batch.offsets[rows + 1].tolist(), strict=True)
-    parts = [torch.arange(first, last, device=batch.offsets.device) for first, last in spans]
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
+    parts = [values[first:last] for first, last in spans]
+    return torch.cat(parts) if parts else values[:0]
 
 
 def take(batch: Batch, rows: Tensor) -> Batch:
     """The batch of these rollouts only."""
-    where = places(batch, rows)
     changes: dict[str, Any] = {}
     for each in fields(Batch):
         value = getattr(batch, each.name)
         if isinstance(value, Tensor) and each.name != "offsets":
             per_token = each.name in (*TOKEN_FIELDS, "response_mask")
-            changes[each.name] = value[where] if per_token else value[rows]
+            changes[each.name] = tokens_of(value, batch, rows) if per_token else value[rows]
     offsets = torch.nn.functional.pad(torch.cumsum(batch.lengths[rows], 0), (1, 0))
     components = {name: column[rows] for name, column in batch.components.items()}
     return replace(batch, offsets=offsets, components=components, **changes)
@@ -69,7 +68,7 @@ def take(batch: Batch, rows: Tensor) -> Batch:
 def view_of(view: View, rows: Tensor) -> View:
     """The recorded numbers of these rollouts, over the mask of the whole view."""
     values, batch = view.values, take(view.batch, rows)
-    part = values[places(view.batch, rows)] if view.recorded.per_token else values[rows]
+    part = tokens_of(values, view.batch, rows) if view.recorded.per_token else values[rows]
     return View(batch, Recorded(part, view.recorded.per_token), view.precision, view.scale)
 
 

@@ -14,6 +14,7 @@ from estimators.membership import MembershipParams
 from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten, rows_changed
 from estimators.reconcile_formulas import Formula, compares
 from estimators.reconcile_found import Found, Option, in_single
+from estimators.reconcile_last import Last
 from estimators.reconcile_prospects import Prospects
 from estimators.reconcile_recorded import Fit, View
 from estimators.reconcile_rules import Rules, rules_of
@@ -22,10 +23,10 @@ from estimators.reconcile_sample import (
     Sample,
     members,
     on_lines,
-    places,
     rows_of,
     seeds,
     take,
+    tokens_of,
     view_of,
 )
 from estimators.reconcile_solve import settings
@@ -63,6 +64,8 @@ class Search:
         self.sums: tuple[Batch, Batch] | None = None
         #: The last rollouts that were looked at, and what is recorded of them.
         self.seen: tuple[bytes, View] | None = None
+        #: The last advantages per token of a long batch.
+        self.last = Last()
         #: What `plain` gave, where it does not take much memory.
         self.shapes: dict[int, list[tuple[Setup, Shape]]] = {}
 
@@ -86,7 +89,8 @@ class Search:
                 return self.kept[key]
         batch = setup.batch if self.small else self.summed(setup)
         try:
-            found = run(batch, setup.params, torch.float64)
+            found = self.last.run(replace(setup, batch=batch)) if batch.tokens > SMALL else None
+            found = found or run(batch, setup.params, torch.float64)
         except Refused:
             return None
         if key and (self.small or not found.per_token):
@@ -211,9 +215,15 @@ class Search:
         raw = shape.raw
         if not raw.per_token or self.small:
             return self.view.fit(raw.advantages, raw.per_token, affine)
+        fit = self.last.fit(shape, affine)
+        if fit is None:
+            fit = self._compared(raw, affine)
+            self.last.keep(shape, affine, fit)
+        return fit
+
+    def _compared(self, raw: Raw, affine: Affine) -> Fit:
         spread = Affine(*(rows_of(part, self.rows) for part in (affine.centre, affine.factor, affine.back)))
-        where = places(self.batch, self.rows)
-        quick = self.whole.seen.fit(raw.advantages[where], True, spread)
+        quick = self.whole.seen.fit(tokens_of(raw.advantages, self.batch, self.rows), True, spread)
         if quick.rollouts_matched < 0.9 * quick.rollouts:
             return quick
         return self.view.fit(raw.advantages, True, affine)

@@ -13,7 +13,7 @@ from estimators.reconcile_found import Found, Option
 from estimators.reconcile_likely import likely, look_ahead, steps
 from estimators.reconcile_near import lies_near
 from estimators.reconcile_recorded import Fit
-from estimators.reconcile_sample import places, rows_of
+from estimators.reconcile_sample import rows_of, tokens_of
 from estimators.reconcile_search import Search
 from estimators.reconcile_trial import plain, shape, survives
 from estimators.shape import IDENTITY, Shape, composed
@@ -169,13 +169,14 @@ def _pairs(search: Search, made: Shape, affine: Affine) -> tuple[Tensor, Tensor]
     else:
         if not view.recorded.per_token:
             return None
-        where = places(search.batch, search.rows)
-        owner = torch.repeat_interleave(search.rows, search.batch.lengths[search.rows])
-        kept = view.taken[where]
-        where, owner = where[kept], owner[kept]
+        taken, raw, values = (
+            tokens_of(each, search.batch, search.rows)
+            for each in (view.taken, made.raw.advantages, view.values)
+        )
+        owner = torch.repeat_interleave(search.rows, search.batch.lengths[search.rows])[taken]
         centre, factor, back = (rows_of(part, owner) for part in (affine.centre, affine.factor, affine.back))
-        computed = (made.raw.advantages[where].double() - centre) * factor + back
-        recorded = view.values[where].double()
+        computed = (raw[taken].double() - centre) * factor + back
+        recorded = values[taken].double()
     finite = torch.isfinite(computed) & torch.isfinite(recorded)
     # A constant that is fitted to a constant explains nothing.
     return (computed[finite], recorded[finite]) if distinct(recorded[finite]) > 1 else None

@@ -30,9 +30,10 @@ def shape(search: Search, setup: Setup, variant: Input | None) -> Shape | None:
     raw = None if altered is None else search.raw(altered)
     if altered is None or raw is None:
         return None
-    found = Shape(rows_changed(search.batch, group=altered.batch.group, rank=altered.batch.rank), raw)
+    batch = rows_changed(search.batch, group=altered.batch.group, rank=altered.batch.rank)
     if altered.batch.response_mask is not search.batch.response_mask:
-        found = Shape(altered.batch, raw)
+        batch = altered.batch
+    found = search.last.shape(batch, raw)
     per_token = raw.per_token and search.view.recorded.per_token
     if per_token and search.small and not mostly(lines(raw.advantages, search.view)):
         if variant is None and search.view.per_rollout is not None:

@@ -23,7 +23,8 @@ import torch
 
 from estimators.batch import Batch
 from estimators.estimator import Estimator, Raw
-from estimators.gae import CriticParams, generalised
+from estimators.gae import CriticParams, generalised, inputs
+from estimators.inputs import Inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ def run(batch: Batch, params: TdErrorParams, dtype: torch.dtype) -> Raw:
     return generalised(batch, params, 0.0, dtype)
 
 
+def sees(batch: Batch, params: TdErrorParams, dtype: torch.dtype) -> Inputs | None:
+    """What the advantages of `run` depend on."""
+    return inputs(batch, params, 0.0, dtype)
+
+
 ESTIMATOR = Estimator(
     name="td_error",
     sentence="What happened at one token less what the critic expected there, with nothing of later tokens.",
@@ -44,4 +50,5 @@ ESTIMATOR = Estimator(
     needs=("values", "reward"),
     params=TdErrorParams,
     run=run,
+    sees=sees,
 )

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.masked import repeated
 from estimators.mistakes.mistake import Input, Mistake, another_mask, in_file_order, once
 from estimators.mistakes.shifting import shifted
 from estimators.reconciliation import Hints
@@ -52,12 +51,15 @@ def _of_neighbour(label: str, text: str, by: int) -> Input:
 def _neighbours(batch: Batch, rows: Tensor, by: int) -> Tensor:
     """The masks of the rollouts `by` places before `rows`, cut or filled up with 0 to the length of each."""
     file = in_file_order(batch)  # which is not the order of the batch where groups lie among each other
-    whose, own = torch.argsort(file)[(file[rows] - by).remainder(batch.rollouts)], batch.lengths[rows]
-    first = torch.cumsum(own, 0) - own
-    place = torch.arange(int(own.sum()), device=rows.device) - repeated(first, own)
-    there = place < repeated(batch.lengths[whose], own)
-    source = repeated(batch.offsets[whose], own) + torch.where(there, place, 0)
-    return batch.response_mask[source.clamp(max=max(batch.tokens - 1, 0))] & there
+    whose = torch.argsort(file)[(file[rows] - by).remainder(batch.rollouts)]
+    own, there = batch.lengths[rows], torch.minimum(batch.lengths[rows], batch.lengths[whose])
+    found = torch.zeros(int(own.sum()), dtype=torch.bool)
+    first, source = torch.cumsum(own, 0) - own, batch.offsets[whose]
+    # Row by row: copies of what lies together are ten times as fast as an index of every token.
+    into, mask = found.numpy(), batch.response_mask.numpy()
+    for a, b, count in zip(first.tolist(), source.tolist(), there.tolist(), strict=True):
+        into[a : a + count] = mask[b : b + count]
+    return found
 
 
 MISTAKE = Mistake(

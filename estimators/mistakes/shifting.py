@@ -12,12 +12,18 @@ EDGES = ("zero", "kept", "wrapped")
 
 def shifted(values: Tensor, batch: Batch, steps: int, edge: str = "zero") -> Tensor:
     """`values` `[N]` moved `steps` tokens later (earlier where negative) inside each rollout."""
-    lengths = repeated(batch.lengths, batch.lengths)
-    place = torch.arange(batch.tokens, device=values.device) - repeated(batch.offsets[:-1], batch.lengths)
-    source = place - steps
-    inside = (source >= 0) & (source < lengths)
-    start = repeated(batch.offsets[:-1], batch.lengths)
-    if edge == "wrapped":
-        return values[start + source.remainder(lengths)]
-    moved = values[start + torch.where(inside, source, place)]
-    return moved if edge == "kept" else torch.where(inside, moved, torch.zeros_like(moved))
+    moved = torch.roll(values, steps)
+    # Only so many tokens at one end of each rollout have something else than their neighbour's.
+    lengths, far = batch.lengths, abs(steps)
+    rows = repeated(torch.arange(batch.rollouts, device=values.device), lengths.clamp(max=far))
+    first = torch.cumsum(lengths.clamp(max=far), 0) - lengths.clamp(max=far)
+    place = torch.arange(rows.shape[0], device=values.device) - first[rows]
+    if steps < 0:
+        place = lengths[rows] - 1 - place
+    at = batch.offsets[rows] + place
+    if edge == "zero":
+        moved[at] = torch.zeros_like(moved[at])
+    else:
+        source = place if edge == "kept" else (place - steps).remainder(lengths[rows])
+        moved[at] = values[batch.offsets[rows] + source]
+    return moved
