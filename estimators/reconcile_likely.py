@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.mistakes.mistake import Input, Setup, Variant, Whiten
+from estimators.mistakes.mistake import Input, Setup, Solve, Variant, Whiten
 from estimators.reconcile_formulas import Formula
 from estimators.reconcile_lines import in_scopes, near_lines, scope_targets, targets
 from estimators.reconcile_near import near, straight
@@ -93,6 +93,8 @@ def _tally(
 
 def _hoped(search: Search, formula: Formula, variant: Variant) -> bool:
     """Whether the formula with the mistake comes near, in a run over all such mistakes at once."""
+    if isinstance(variant, Solve):
+        return True  # A line of its own in each group: the numbers themselves are looked at.
     if not isinstance(variant, Input):
         return _on_line(search, formula, variant.ids if isinstance(variant, Whiten) else None)
     if not near(search, formula, variant):

@@ -11,7 +11,7 @@ from estimators.batch import Batch
 from estimators.conventions import Convention
 from estimators.estimator import Raw
 from estimators.membership import MembershipParams
-from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten, rows_changed
+from estimators.mistakes.mistake import Input, Setup, Solve, Variant, rows_changed
 from estimators.reconcile_formulas import Formula, compares
 from estimators.reconcile_found import Found, Option, in_single
 from estimators.reconcile_last import Last
@@ -118,11 +118,13 @@ class Search:
         """Whether one found from place `since` on comes as near as the recorded numbers can say."""
         return any(each.fit.matched and each.fit.rms <= 3 * self.view.fine for each in self.found[since:])
 
-    def sees(self, formula: Formula, variant: Input | Whiten | Rescale) -> bool:
+    def sees(self, formula: Formula, variant: Variant) -> bool:
         """Whether the mistake can make the formula give what is recorded: it looks at what is changed, and
         varies inside rollouts as the recorded numbers do or do not."""
         if formula.key in self.varying or not self.of_kind(formula):
             return False
+        if isinstance(variant, Solve):
+            return hasattr(formula.params, variant.setting)
         if not isinstance(variant, Input):
             return True
         setup = Setup(self.batch, formula.estimator, formula.params)

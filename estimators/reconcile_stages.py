@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from estimators.mistakes import MISTAKES
-from estimators.mistakes.mistake import Input, Rescale, Setup, Whiten
+from estimators.mistakes.mistake import Input, Rescale, Setup, Solve, Variant, Whiten
 from estimators.mistakes.rescaling import distinct
 from estimators.reconcile_formulas import Formula, whitenings
 from estimators.reconcile_found import Found, Option
@@ -105,17 +105,22 @@ def wrong(search: Search, formulas: list[Formula], beside: bool = False) -> None
             return
 
 
-def _telling(variant: Input | Whiten | Rescale, name: str, found: list[Found]) -> bool:
+def _telling(variant: Variant, name: str, found: list[Found]) -> bool:
     """Whether a mistake is worth looking at where something without one agrees: in its plainest way, and in
     the whitening only where another kernel than the convention's was needed."""
-    if isinstance(variant, Rescale) or variant.label != name:
+    if isinstance(variant, Rescale | Solve) or variant.label != name:
         return False
     if isinstance(variant, Input):
         return True
     return all(each.kind == "other" for each in found if each.fit.matched)
 
 
-def _one(search: Search, formula: Formula, variant: Input | Whiten | Rescale) -> None:
+def _one(search: Search, formula: Formula, variant: Variant) -> None:
+    if isinstance(variant, Solve):
+        solved = _solved(search, formula, variant)
+        if solved is not None and likely(search, formula, solved):
+            _altered(search, formula, solved)
+        return
     if isinstance(variant, Input):
         _altered(search, formula, variant)
         return
@@ -128,6 +133,18 @@ def _one(search: Search, formula: Formula, variant: Input | Whiten | Rescale) ->
                     search.keep(setup, made, option, convention)
         else:
             _rescaled(search, formula, setup, made, variant)
+
+
+def _solved(search: Search, formula: Formula, variant: Solve) -> Input | None:
+    """The mistake that a few whole groups agree on."""
+    recorded, params = search.whole.seen.per_rollout, formula.params
+    if recorded is None:
+        return None
+    ends = (replace(params, **{variant.setting: number}) for number in (0.0, 1.0))
+    zero, one = (search.raw(Setup(search.whole.part, formula.estimator, each)) for each in ends)
+    if zero is None or one is None or zero.per_token or one.per_token:
+        return None
+    return variant.solve(zero.advantages, one.advantages, recorded)
 
 
 def _altered(search: Search, formula: Formula, variant: Input) -> None:

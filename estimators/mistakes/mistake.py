@@ -76,7 +76,17 @@ class Rescale:
     fit: Callable[[Tensor, Tensor], tuple[str, str, float, float] | None]
 
 
-Variant = Input | Whiten | Rescale
+@dataclass(frozen=True, slots=True)
+class Solve:
+    """A mistake in one parameter that is read off the numbers: from what the formula gives some rollouts with
+    the parameter 0, with it 1, and what is recorded of them, `[M]` each, to the mistake of having used the
+    one that agrees; None where no one does."""
+
+    setting: str
+    solve: Callable[[Tensor, Tensor, Tensor], Input | None]
+
+
+Variant = Input | Whiten | Rescale | Solve
 
 
 @dataclass(frozen=True, slots=True)

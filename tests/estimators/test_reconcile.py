@@ -204,6 +204,7 @@ def _made_wrong(name: str) -> tuple[Batch, Tensor]:
         "sign_flipped": lambda: (batch, -made_by("grpo/trl-group", batch)),
         "scaled:2.5": lambda: (batch, 2.5 * made_by("rloo/verl", batch)),
         "offset:0.125": lambda: (batch, 0.125 + made_by("grpo/trl-group", batch)),
+        "wrong_eps:0.0125": lambda: (batch, made_by("grpo/verl", batch, epsilon=0.0125)),
         "wrong_eps:0.001": lambda: (batch, made_by("grpo/verl", batch, epsilon=1e-3)),
     }
     return made[name]()
@@ -225,6 +226,7 @@ WRONG = (
     "sign_flipped",
     "scaled:2.5",
     "offset:0.125",
+    "wrong_eps:0.0125",
     "wrong_eps:0.001",
 )
 
