@@ -16,6 +16,8 @@ from estimators.reconciliation import Recorded
 SMALL = 1 << 17
 #: Rollouts whose groups make up the sample, and what their groups may come to.
 SEEDS, LARGEST = 6, 64
+#: Where a mistake makes other groups, no further one is looked at once there are so many rollouts.
+REGROUPED = 96
 
 
 def seeds(batch: Batch) -> Tensor:
@@ -38,9 +40,13 @@ def _reach(batch: Batch) -> Tensor:
     return reach
 
 
-def members(seed: Tensor, group: Tensor) -> Tensor:
-    """The rollouts that share a group with one of `seed`, ascending; at most LARGEST a group."""
-    chosen = [torch.nonzero(group == number).squeeze(1)[:LARGEST] for number in torch.unique(group[seed])]
+def members(seed: Tensor, group: Tensor, most: int | None = None) -> Tensor:
+    """The rollouts that share a group with one of `seed`, ascending; at most LARGEST a group, and no further
+    group once there are `most`."""
+    chosen: list[Tensor] = []
+    for number in torch.unique(group[seed]):
+        if most is None or sum(each.numel() for each in chosen) < most:
+            chosen.append(torch.nonzero(group == number).squeeze(1)[:LARGEST])
     found: Tensor = torch.sort(torch.cat(chosen)).values
     return found
 

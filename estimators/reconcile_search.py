@@ -62,8 +62,8 @@ class Search:
         self.varying: set[str] = set()
         #: The last batch whose token rewards were summed up, and it so.
         self.sums: tuple[Batch, Batch] | None = None
-        #: The last rollouts that were looked at, and what is recorded of them.
-        self.seen: tuple[bytes, View] | None = None
+        #: The last batch with a mistake, some whole groups of it, and what is recorded of them.
+        self.part: tuple[Batch, Batch, View] | None = None
         #: The last advantages per token of a long batch.
         self.last = Last()
         #: What `plain` gave, where it does not take much memory.

@@ -3,13 +3,11 @@
 import time
 from dataclasses import replace
 
-from torch import Tensor
-
 from estimators.batch import Batch
 from estimators.mistakes.mistake import Input, Setup, rows_changed
 from estimators.reconcile_formulas import Formula
 from estimators.reconcile_recorded import View
-from estimators.reconcile_sample import lines, members, mostly, plausible_means, take, view_of
+from estimators.reconcile_sample import REGROUPED, lines, members, mostly, plausible_means, take, view_of
 from estimators.reconcile_search import Search
 from estimators.reconciliation import TooLong
 from estimators.shape import Shape
@@ -83,22 +81,16 @@ def _sampled(search: Search, setup: Setup, variant: Input | None) -> tuple[Setup
     whole = variant.alter(setup)
     if whole is None:
         return None
-    rows = search.rows if whole.batch.group is search.batch.group else members(search.seed, whole.batch.group)
-    return replace(whole, batch=_part(search, whole.batch, rows)), _seen(search, rows)
+    if search.part is None or search.part[0] is not whole.batch:
+        search.part = whole.batch, *_part(search, whole.batch)
+    return replace(whole, batch=search.part[1]), search.part[2]
 
 
-def _part(search: Search, batch: Batch, rows: Tensor) -> Batch:
-    """Those rollouts of the batch; the same object as long as both are."""
-    if batch is search.batch and rows is search.rows:
-        return search.whole.part
-    return take(batch, rows)
-
-
-def _seen(search: Search, rows: Tensor) -> View:
-    """What is recorded of the rollouts; the last such view is kept."""
-    if rows is search.rows:
-        return search.whole.seen
-    key = rows.numpy().tobytes()
-    if search.seen is None or search.seen[0] != key:
-        search.seen = key, view_of(search.view, rows)
-    return search.seen[1]
+def _part(search: Search, batch: Batch) -> tuple[Batch, View]:
+    """Some whole groups of a batch with a mistake, and what is recorded of them."""
+    if batch is search.batch:
+        return search.whole.part, search.whole.seen
+    if batch.group is search.batch.group:
+        return take(batch, search.rows), search.whole.seen
+    rows = members(search.seed, batch.group, REGROUPED)
+    return take(batch, rows), view_of(search.view, rows)
