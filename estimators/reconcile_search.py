@@ -89,7 +89,8 @@ class Search:
                 return self.kept[key]
         batch = setup.batch if self.small else self.summed(setup)
         try:
-            found = self.last.run(replace(setup, batch=batch)) if batch.tokens > SMALL else None
+            whole = not self.small and batch.tokens == self.batch.tokens
+            found = self.last.run(replace(setup, batch=batch)) if whole else None
             found = found or run(batch, setup.params, torch.float64)
         except Refused:
             return None

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 import estimators.reconcile_search
 from estimators import CONVENTIONS, ESTIMATORS, Batch, Refused, Request, estimate
 from estimators.inputs import Inputs
+from estimators.mistakes.mistake import Setup
 from estimators.mistakes.shifting import EDGES, shifted
-from estimators.reconcile import Reconciliation, Recorded, reconcile
+from estimators.reconcile import Hints, Reconciliation, Recorded, reconcile
+from estimators.reconcile_recorded import View
+from estimators.reconcile_search import Search
 from tests.estimators.build import batch_of
 from tests.estimators.reconcile_batches import generated
 from tests.estimators.strategies import Rows, law, rows
@@ -115,6 +118,21 @@ def test_a_long_batch_is_told_as_a_short_one(late: bool, monkeypatch: pytest.Mon
     best = [each for each in _told(whole)[1:] if each[2]]  # type: ignore[index]
     assert best and best == [each for each in _told(long)[1:] if each[2]]  # type: ignore[index]
     assert whole.verdict == long.verdict
+
+
+def test_formulas_that_see_alike_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimators.reconcile_search, "SMALL", 0)
+    batch = generated(5, groups=16, size=4, width=24)
+    search = Search(batch, View(batch, Recorded(torch.ones(batch.rollouts), False)), Hints())
+    verl, areal, openrlhf = (
+        Setup(batch, "gae", CONVENTIONS[f"gae/{name}"].params) for name in ("verl", "areal", "openrlhf")
+    )
+    first = search.raw(verl)
+    # A few rollouts in between are no reason to forget.
+    assert search.whole.part.rollouts < batch.rollouts
+    search.raw(replace(verl, batch=search.whole.part))
+    assert first is not None and search.raw(areal) is first
+    assert search.raw(openrlhf) is not first
 
 
 @law
