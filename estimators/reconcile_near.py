@@ -7,7 +7,7 @@ import torch
 from estimators.batch import Batch
 from estimators.mistakes.mistake import Input, Setup
 from estimators.reconcile_formulas import Formula
-from estimators.reconcile_sample import LARGEST, Sample, members, take, view_of
+from estimators.reconcile_sample import Sample, members, take, view_of
 from estimators.reconcile_search import Search
 from estimators.reconcile_stack import apart, hopeful
 from estimators.registry import ESTIMATORS
@@ -15,6 +15,8 @@ from estimators.shape import Shape
 
 #: Rollouts whose groups are looked at.
 _SEEDS = 12
+#: And the size of a group that is too large to be one of so many.
+_LARGEST = 64
 
 
 def straight(formula: Formula) -> bool:
@@ -79,7 +81,7 @@ def _groups(search: Search, variant: Input) -> Sample | None:
 def _sample(search: Search, batch: Batch) -> Sample | None:
     """None where one of the groups is too large to be looked at as a whole."""
     seed = torch.linspace(0, batch.rollouts - 1, _SEEDS).long()
-    if int(torch.bincount(batch.group)[batch.group[seed]].max()) > LARGEST:
+    if int(torch.bincount(batch.group)[batch.group[seed]].max()) > _LARGEST:
         return None
     rows = members(seed, batch.group)
     return Sample(rows, take(batch, rows), view_of(search.view, rows))

@@ -14,10 +14,10 @@ from estimators.reconciliation import Recorded
 
 #: Batches of at most this many tokens are looked at as a whole.
 SMALL = 1 << 17
-#: Rollouts whose groups make up the sample, and what their groups may come to.
-SEEDS, LARGEST = 6, 64
-#: Where a mistake makes other groups, no further one is looked at once there are so many rollouts.
-REGROUPED = 96
+#: Rollouts whose groups make up the sample, and the most of one group that are looked at.
+SEEDS, LARGEST = 6, 512
+#: No further group is looked at once there are so many rollouts; where a mistake makes other groups, so many.
+GROUPED, REGROUPED = 160, 96
 
 
 def seeds(batch: Batch) -> Tensor:
@@ -40,13 +40,15 @@ def _reach(batch: Batch) -> Tensor:
     return reach
 
 
-def members(seed: Tensor, group: Tensor, most: int | None = None) -> Tensor:
-    """The rollouts that share a group with one of `seed`, ascending; at most LARGEST a group, and no further
-    group once there are `most`."""
+def members(seed: Tensor, group: Tensor, most: int | None = None, largest: int | None = LARGEST) -> Tensor:
+    """The rollouts that share a group with one of `seed`, ascending; at most `largest` a group, the smallest
+    groups first, and no further one once there are `most`."""
+    sizes = torch.bincount(group)
+    numbers = torch.unique(group[seed])
     chosen: list[Tensor] = []
-    for number in torch.unique(group[seed]):
+    for number in numbers[torch.argsort(sizes[numbers], stable=True)]:
         if most is None or sum(each.numel() for each in chosen) < most:
-            chosen.append(torch.nonzero(group == number).squeeze(1)[:LARGEST])
+            chosen.append(torch.nonzero(group == number).squeeze(1)[:largest])
     found: Tensor = torch.sort(torch.cat(chosen)).values
     return found
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ from estimators.reconcile_prospects import Prospects
 from estimators.reconcile_recorded import Fit, View
 from estimators.reconcile_rules import Rules, rules_of
 from estimators.reconcile_sample import (
+    GROUPED,
+    LARGEST,
+    REGROUPED,
     SMALL,
     Sample,
     members,
@@ -55,9 +59,13 @@ class Search:
         #: Whether the recorded numbers vary inside rollouts.
         self.varied = view.recorded.per_token and view.per_rollout is None
         self.seed = seeds(batch) if not self.small else torch.arange(batch.rollouts)
-        self.whole = self._sample(self.seed if self.small else members(self.seed, batch.group))
+        self.whole = self._sample(self.seed if self.small else members(self.seed, batch.group, GROUPED))
         self.few = self.whole if self.small else self._sample(self.seed)
         self.rows = self.whole.rows
+        #: Whether a group is too large to be looked at as a whole.
+        self.cut = not self.small and bool(
+            (torch.bincount(batch.group)[batch.group[self.rows]] > LARGEST).any()
+        )
         #: Formulas, by key, whose raw advantages vary inside rollouts, where the recorded ones do not.
         self.varying: set[str] = set()
         #: The last batch whose token rewards were summed up, and it so.
@@ -76,7 +84,15 @@ class Search:
 
     def sample(self, formula: Formula | Setup) -> Sample:
         """Whole groups where the formula compares siblings, else a few rollouts."""
-        return self.whole if compares(formula) else self.few
+        return self.siblings if compares(formula) else self.few
+
+    @cached_property
+    def siblings(self) -> Sample:
+        """The groups that are looked at; where these were cut short, few as a whole."""
+        sizes = torch.bincount(self.batch.group, minlength=1)
+        if self.small or not bool((sizes[self.batch.group[self.rows]] > LARGEST).any()):
+            return self.whole
+        return self._sample(members(self.seed, self.batch.group, REGROUPED, None))
 
     # Running one setup ---------------------------------------------------------------------------------
 

@@ -45,10 +45,11 @@ def _unlike(search: Search, formula: Formula, setup: Setup) -> bool:
         return False
     if not survives(search, setup, None):
         return True
-    raw = search.raw(replace(setup, batch=search.whole.part))
+    sample = search.siblings
+    raw = search.raw(replace(setup, batch=sample.part))
     if raw is None:
         return False
-    fit = search.whole.seen.fit(raw.advantages, True, IDENTITY)
+    fit = sample.seen.fit(raw.advantages, True, IDENTITY)
     if fit.rollouts_matched >= 0.9 * fit.rollouts:
         return False
     means = torch.full((search.batch.rollouts,), torch.nan, dtype=torch.float64)

@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from estimators import CONVENTIONS, Batch, Refused, Request, estimate, mistakes
+from estimators import CONVENTIONS, Batch, Refused, Request, estimate, mistakes, reconcile_search
 from estimators.estimate import missing
 from estimators.mistakes import MISTAKES
 from estimators.mistakes.shifting import shifted
 from estimators.reconcile import Candidate, Hints, Reconciliation, Recorded, TooLong, reconcile
+from estimators.reconcile_sample import LARGEST
 from tests.estimators.reconcile_batches import generated, one_turn
 
 
@@ -249,3 +250,10 @@ def test_every_mistake_of_the_folder_is_registered() -> None:
     helpers = {"mistake", "shifting", "rescaling"}
     files = {module.name for module in pkgutil.iter_modules(mistakes.__path__)} - helpers
     assert files == set(MISTAKES)
+
+
+def test_groups_too_large_to_be_looked_at_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconcile_search, "SMALL", 0)
+    batch = generated(3, groups=2, size=LARGEST + 8, width=4)
+    found = traced(batch, made_by("optimal_token_baseline/verl", batch))
+    assert best(found).matched and best(found).convention == "optimal_token_baseline/verl"
