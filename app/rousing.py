@@ -39,8 +39,8 @@ def rousable(events: Iterable[threading.Event]) -> Callable[[str], None]:
             with changed:
                 changed.notify_all()
 
-        event.wait = wait  # type: ignore[method-assign] # it has no seam of its own
-        event.set = set_  # type: ignore[method-assign] # nor has this one
+        event.wait = wait  # type: ignore[method-assign] # an Event has no hook to end a wait early
+        event.set = set_  # type: ignore[method-assign] # an Event tells only those in its own wait
 
     for event in events:
         replace(event)

@@ -1,7 +1,6 @@
 """What a recursion over tokens is given: formulas that are given the same have the same advantages."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,13 +11,13 @@ class Inputs:
     """All that advantages per token depend on.
 
     tokens   `[N]` each, as they enter the recursion
-    numbers  γ, λ and whatever else tells one recursion from another
+    numbers  γ and λ
     mask     `[N]` bool, the batch's own; `skips`: tokens where it is not set do not enter
     offsets  `[B+1]`
     """
 
     tokens: tuple[Tensor, ...]
-    numbers: tuple[Any, ...]
+    numbers: tuple[float, ...]
     mask: Tensor
     skips: bool
     offsets: Tensor

@@ -1,5 +1,7 @@
 """The last advantages per token of a long batch, for the formulas after it that give the very same ones."""
 
+from collections.abc import Callable
+
 import torch
 
 from estimators.batch import Batch
@@ -49,15 +51,14 @@ class Last:
             self._shape, self._fits = found, {}
         return found
 
-    def fit(self, shape: Shape, affine: Affine) -> Fit | None:
-        """How near the last shape came after this map, where it is one for all rollouts and was compared."""
-        key = _key(affine) if shape is self._shape else None
-        return None if key is None else self._fits.get(key)
-
-    def keep(self, shape: Shape, affine: Affine, fit: Fit) -> None:
+    def fit(self, shape: Shape, affine: Affine, make: Callable[[], Fit]) -> Fit:
+        """How near the shape comes after this map; kept for the last one where the map is one for all."""
         key = _key(affine)
-        if shape is self._shape and key is not None:
-            self._fits[key] = fit
+        if shape is not self._shape or key is None:
+            return make()
+        if key not in self._fits:
+            self._fits[key] = make()
+        return self._fits[key]
 
 
 def _alike(one: Batch, other: Batch) -> bool:

@@ -14,8 +14,9 @@ from estimators.reconciliation import Recorded
 
 #: Batches of at most this many tokens are looked at as a whole.
 SMALL = 1 << 17
-#: Rollouts whose groups make up the sample, and the most of one group that are looked at.
-SEEDS, LARGEST = 6, 512
+#: Rollouts whose groups make up the sample, and the most of one group that are looked at; where a formula
+#: compares siblings, those of a group of up to so many.
+SEEDS, LARGEST, SIBLINGS = 6, 512, 1024
 #: No further group is looked at once there are so many rollouts; where a mistake makes other groups, so many.
 GROUPED, REGROUPED = 160, 96
 
@@ -40,7 +41,7 @@ def _reach(batch: Batch) -> Tensor:
     return reach
 
 
-def members(seed: Tensor, group: Tensor, most: int | None = None, largest: int | None = LARGEST) -> Tensor:
+def members(seed: Tensor, group: Tensor, most: int | None = None, largest: int = LARGEST) -> Tensor:
     """The rollouts that share a group with one of `seed`, ascending; at most `largest` a group, the smallest
     groups first, and no further one once there are `most`."""
     sizes = torch.bincount(group)

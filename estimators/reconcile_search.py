@@ -23,6 +23,7 @@ from estimators.reconcile_sample import (
     GROUPED,
     LARGEST,
     REGROUPED,
+    SIBLINGS,
     SMALL,
     Sample,
     members,
@@ -62,10 +63,6 @@ class Search:
         self.whole = self._sample(self.seed if self.small else members(self.seed, batch.group, GROUPED))
         self.few = self.whole if self.small else self._sample(self.seed)
         self.rows = self.whole.rows
-        #: Whether a group is too large to be looked at as a whole.
-        self.cut = not self.small and bool(
-            (torch.bincount(batch.group)[batch.group[self.rows]] > LARGEST).any()
-        )
         #: Formulas, by key, whose raw advantages vary inside rollouts, where the recorded ones do not.
         self.varying: set[str] = set()
         #: The last batch whose token rewards were summed up, and it so.
@@ -92,7 +89,7 @@ class Search:
         sizes = torch.bincount(self.batch.group, minlength=1)
         if self.small or not bool((sizes[self.batch.group[self.rows]] > LARGEST).any()):
             return self.whole
-        return self._sample(members(self.seed, self.batch.group, REGROUPED, None))
+        return self._sample(members(self.seed, self.batch.group, REGROUPED, SIBLINGS))
 
     # Running one setup ---------------------------------------------------------------------------------
 
@@ -234,11 +231,7 @@ class Search:
         raw = shape.raw
         if not raw.per_token or self.small:
             return self.view.fit(raw.advantages, raw.per_token, affine)
-        fit = self.last.fit(shape, affine)
-        if fit is None:
-            fit = self._compared(raw, affine)
-            self.last.keep(shape, affine, fit)
-        return fit
+        return self.last.fit(shape, affine, lambda: self._compared(raw, affine))
 
     def _compared(self, raw: Raw, affine: Affine) -> Fit:
         spread = Affine(*(rows_of(part, self.rows) for part in (affine.centre, affine.factor, affine.back)))

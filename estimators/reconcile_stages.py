@@ -138,11 +138,12 @@ def _one(search: Search, formula: Formula, variant: Variant) -> None:
 
 def _solved(search: Search, formula: Formula, variant: Solve) -> Input | None:
     """The mistake that a few whole groups agree on."""
-    recorded, params = search.whole.seen.per_rollout, formula.params
+    sample, params = search.siblings, formula.params
+    recorded = sample.seen.per_rollout
     if recorded is None:
         return None
     ends = (replace(params, **{variant.setting: number}) for number in (0.0, 1.0))
-    zero, one = (search.raw(Setup(search.whole.part, formula.estimator, each)) for each in ends)
+    zero, one = (search.raw(Setup(sample.part, formula.estimator, each)) for each in ends)
     if zero is None or one is None or zero.per_token or one.per_token:
         return None
     return variant.solve(zero.advantages, one.advantages, recorded)

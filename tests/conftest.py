@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-import app  # noqa: F401  # says how torch's threads wait, before torch is loaded
+import app  # noqa: F401  # for what it does: sets how torch's threads wait, before torch is loaded
 from storage.database import make_engine
 from tests import databases
 

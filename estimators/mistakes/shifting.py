@@ -14,9 +14,9 @@ def shifted(values: Tensor, batch: Batch, steps: int, edge: str = "zero") -> Ten
     """`values` `[N]` moved `steps` tokens later (earlier where negative) inside each rollout."""
     moved = torch.roll(values, steps)
     # Only so many tokens at one end of each rollout have something else than their neighbour's.
-    lengths, far = batch.lengths, abs(steps)
-    rows = repeated(torch.arange(batch.rollouts, device=values.device), lengths.clamp(max=far))
-    first = torch.cumsum(lengths.clamp(max=far), 0) - lengths.clamp(max=far)
+    lengths, ends = batch.lengths, batch.lengths.clamp(max=abs(steps))
+    rows = repeated(torch.arange(batch.rollouts, device=values.device), ends)
+    first = torch.cumsum(ends, 0) - ends
     place = torch.arange(rows.shape[0], device=values.device) - first[rows]
     if steps < 0:
         place = lengths[rows] - 1 - place
