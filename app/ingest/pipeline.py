@@ -22,6 +22,7 @@ from app.ingest.options import Options
 from app.ingest.plan import ROWS, SIDE, Place, Plan
 from app.ingest.record import File, Format, Header, Item, Problem, Rollout, Source, Unreadable, shown
 from app.ingest.sources import damaged, unwrap
+from app.ingest.token_sums import derive_reward
 from app.settings import Settings
 
 
@@ -232,6 +233,7 @@ class _Pipeline:
         if repeat is not None:
             return repeat
         self._joins.complete(found.name, rollout)
+        derive_reward(rollout)
         self._groups.assign(rollout, found.groups)
         return rollout
 

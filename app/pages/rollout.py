@@ -11,6 +11,7 @@ from app.pages.advantages import Picker
 from app.pages.batch import find_batch, name_of, way_to
 from app.pages.findings import Named, naming
 from app.pages.page import Page
+from app.pages.provenance import line_of
 from app.pages.reading import Missing, Reading, Shown, missing_of, read, shown
 from app.pages.run import ChartOf
 from app.pages.scene import Scene, scene_of
@@ -53,6 +54,7 @@ class RolloutPage:
     siblings: int
     data_source: str | None
     reward: float | None
+    reward_rule: str
     nonfinite: str | None
     components: dict[str, Any]
     mean: float | None
@@ -116,6 +118,7 @@ def page_of(session: ReadSession, scene: Scene, reading: Reading, text: Shown) -
         siblings=len(scene.indices),
         data_source=rollout.data_source,
         reward=rollout.reward,
+        reward_rule=line_of("reward", str(batch.fields.get("reward", "absent")), batch.format).rule,
         nonfinite=rollout.reward_nonfinite,
         components=dict(rollout.reward_components or {}),
         mean=scene.mean,

@@ -11,7 +11,8 @@ from app import findings
 from app.findings.part import Part, Stored
 from app.findings.reading import watch
 from app.findings.view import Bools, Floats, Ints, TokenFacts, View
-from app.ingest.record import TOKEN_FIELDS
+from app.ingest.record import TOKEN_FIELDS, Rollout
+from app.ingest.token_sums import MASK, SUMMED, derive_reward
 from storage import arrays, codec
 from storage.rollouts import INTEGERS, NUMBERS, OBJECTS, OPTIONAL, Columns
 
@@ -25,6 +26,7 @@ def codes_of(rows: Rows, header: Mapping[str, Any] | None = None, **given: Any) 
 
 def view_of(rows: Rows, header: Mapping[str, Any] | None = None, **given: Any) -> View:
     """The view that `read_view` gives of the same rows. `given`: other members of the view (`problems` …)."""
+    rows, told = _with_rewards(rows)
     names = list(dict.fromkeys(row["group_id"] for row in rows))
     order = np.array([i for name in names for i, row in enumerate(rows) if row["group_id"] == name], np.int64)
     ordered = [rows[i] for i in order.tolist()]
@@ -53,7 +55,7 @@ def view_of(rows: Rows, header: Mapping[str, Any] | None = None, **given: Any) -
         characters=np.array([len(text or "") for text in texts], dtype=np.int64),
         truncated=np.array([int(row.get("truncated", -1)) for row in ordered], dtype=np.int64),
         grouped=True,
-        fields={name: "recorded" for row in ordered for name in row},
+        fields={name: "recorded" for row in ordered for name in row if row[name] is not None} | told,
         header=dict(header or {}),
         tokens=TokenFacts(),
         columns=columns,
@@ -61,6 +63,18 @@ def view_of(rows: Rows, header: Mapping[str, Any] | None = None, **given: Any) -
     )
     _watch(view, ordered)
     return view
+
+
+def _with_rewards(rows: Rows) -> tuple[Rows, dict[str, str]]:
+    """The rows with the rewards that a reader derives from their tokens, and by which rule."""
+    made, told = list[dict[str, Any]](), dict[str, str]()
+    for row in rows:
+        tokens = {name: np.asarray(row[name], dtype=np.float64) for name in (*SUMMED, MASK) if name in row}
+        rollout = Rollout(1, reward=row.get("reward"), tokens=tokens)
+        derive_reward(rollout)
+        told |= rollout.derived
+        made.append({**row, "reward": rollout.reward})
+    return made, told
 
 
 def _columns(rows: Rows, index: Ints, group: Ints) -> Columns:
