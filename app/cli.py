@@ -10,6 +10,7 @@ from threading import Event
 from typing import Annotated, Any
 
 import typer
+from sqlalchemy import Engine
 
 from app import local, serving
 from app import watch as watching
@@ -18,11 +19,12 @@ from app.jobs import KINDS, Kind, prepare
 from app.logs import configure
 from app.remote import Remote, address
 from app.settings import Settings
+from app.startup_errors import sentence
 from app.take_out import take_out
 from app.uploads import Options
 from app.worker import run
 from storage.check import verify
-from storage.database import make_engine, read
+from storage.database import make_engine, read, refuse_newer, schema_is_current
 
 app = typer.Typer(
     help="Look into the advantages of RL fine-tuning rollouts. Every setting is an environment variable "
@@ -231,16 +233,28 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
 
 @app.command()
 def check(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
-    """Verify every stored array against its checksum; code 1 where one is damaged."""
+    """Verify everything stored against its checksums; code 1 where something is damaged. Changes nothing."""
     configure("check", "WARNING")
-    engine = make_engine(settings_from(data_dir=data_dir, database_url=database_url).url)
     damaged = 0
-    with read(engine) as session:
-        for sentence in verify(session):
+    with read(existing_database(settings_from(data_dir=data_dir, database_url=database_url))) as session:
+        for message in verify(session):
             damaged += 1
-            typer.echo(sentence)
-    typer.echo("Every stored array is as it was written." if not damaged else f"{damaged} damaged arrays.")
+            typer.echo(message)
+    typer.echo("Everything stored is as it was written." if not damaged else f"{damaged} damaged parts.")
     raise typer.Exit(1 if damaged else 0)
+
+
+def existing_database(settings: Settings) -> Engine:
+    """The database as it is there, not written to. Raises AppError where there is none, or not in this
+    version's schema."""
+    path = settings.data_dir / "vantage.db"
+    if settings.database_url is None and not path.is_file():
+        raise AppError(f"There is no database in {settings.data_dir}. Name its folder with --data-dir.")
+    engine = make_engine(settings.url, read_only=True)
+    refuse_newer(engine)
+    if not schema_is_current(engine, settings.url):
+        raise AppError("The database schema is of an older version. Run `vantage migrate` first.")
+    return engine
 
 
 def main() -> None:
@@ -249,6 +263,12 @@ def main() -> None:
         app()
     except AppError as error:
         typer.echo(error.detail, err=True)
+        sys.exit(2)
+    except Exception as error:
+        told = sentence(error)
+        if told is None:
+            raise
+        typer.echo(told, err=True)
         sys.exit(2)
 
 

@@ -17,6 +17,7 @@ from app.errors import AppError
 from app.responses import problem
 from estimators import Refused
 from storage.arrays import Corrupt
+from storage.database import DatabaseGone
 from storage.pages import BadCursor
 
 #: Answered to programs also where a browser asks.
@@ -150,6 +151,10 @@ def database_away(request: Request, _error: Exception) -> Response:
     return answer(request, 503, "Not available now", detail, kind="busy", headers={"Retry-After": "5"})
 
 
+def database_gone(request: Request, error: Exception) -> Response:
+    return answer(request, 503, "Not available now", str(error), kind="database-gone")
+
+
 def database_conflict(request: Request, _error: Exception) -> Response:
     detail = "Something else changed the same thing at the same time. Send the request again."
     return answer(request, 409, "In conflict with what is there", detail, kind="conflict")
@@ -182,6 +187,7 @@ HANDLERS: dict[Any, ErrorHandler] = {
     BadCursor: bad_cursor,
     ClientDisconnect: gone,
     Corrupt: corrupt,
+    DatabaseGone: database_gone,
     OperationalError: database_away,
     IntegrityError: database_conflict,
     DataError: database_refuses,

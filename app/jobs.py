@@ -19,6 +19,7 @@ from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, S
 from sqlalchemy import Engine, text
 
 from app.bells import Bell, bell_of
+from app.data_folder import prepare_folder
 from app.errors import NotFound
 from app.settings import Settings
 from storage.database import AnySession, WriteSession, make_engine, migrate, read
@@ -137,7 +138,7 @@ def connect(settings: Settings) -> Jobs:
 def prepare(settings: Settings) -> None:
     """Make the data folder and bring the schema (ours and the engine's) up to date. Safe to call at once
     from several processes: they take turns."""
-    settings.spool_dir.mkdir(parents=True, exist_ok=True)
+    prepare_folder(settings)
     with _turn(settings):
         migrate(settings.url)
         DBOS.migrate(settings.url)

@@ -20,6 +20,7 @@ from app.bells import listening
 from app.handlers import HANDLERS, refuse, unforeseen
 from app.observe import Metrics, observe
 from app.pages import ROUTERS as PAGE_ROUTERS
+from app.security.head import answer_head
 from app.security.headers import secure_headers
 from app.security.hosts import guard
 from app.security.limits import limit_bodies
@@ -72,6 +73,7 @@ def create_app(settings: Settings) -> FastAPI:
             Middleware(observe, metrics, unforeseen),
             Middleware(guard, settings, refuse),
             Middleware(limit_bodies, settings, refuse),
+            Middleware(answer_head),
             Middleware(
                 GZipMiddleware, minimum_size=1000, compresslevel=1, exclude_content_types=COMPRESSED_ALREADY
             ),

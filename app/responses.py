@@ -122,10 +122,15 @@ def not_modified(request: Request, tag: str) -> Response | None:
     known = request.headers.get("if-none-match")
     if known is None:
         return None
-    opaque = tag.removeprefix("W/")
-    if known.strip() == "*" or opaque in (entry.strip().removeprefix("W/") for entry in known.split(",")):
+    if matches_any(known, tag):
         return Response(status_code=304, headers={"ETag": tag, "Cache-Control": "private, no-cache"})
     return None
+
+
+def matches_any(header: str, tag: str) -> bool:
+    """Whether a list of ETags, as If-Match and If-None-Match carry it, has `tag` in it, or is `*`."""
+    opaque = tag.removeprefix("W/")
+    return header.strip() == "*" or opaque in (part.strip().removeprefix("W/") for part in header.split(","))
 
 
 def numbers(values: NDArray[Any]) -> tuple[NDArray[Any], dict[str, str]]:

@@ -2,7 +2,6 @@
 
 import fcntl
 import gc
-import ipaddress
 import os
 import signal
 import socket
@@ -16,12 +15,14 @@ import typer
 import uvicorn
 
 from app import example
+from app.data_folder import prepare_folder
 from app.devices import one_thread
 from app.errors import AppError, Busy, Conflict
 from app.jobs import connect, prepare
 from app.logs import get_logger
 from app.main import create_app
-from app.settings import Settings
+from app.security.protocol import BoundedProtocol
+from app.settings import Settings, is_loopback
 from app.supervisor import Supervisor
 from app.transfers import expire
 from app.uploads import sweep
@@ -31,6 +32,7 @@ from storage.database import make_engine
 log = get_logger("vantage.web")
 
 SHUTDOWN_SECONDS = 5
+INSECURE = "Everyone who reaches this address can read, change and delete everything (--insecure)."
 
 
 def serve(settings: Settings, load_example: bool = False) -> None:
@@ -68,7 +70,10 @@ def web(settings: Settings) -> None:
 
 def check_address(settings: Settings) -> None:
     """Refuse to be reachable from other machines without a word: there are no accounts yet."""
-    if settings.insecure or is_loopback(settings.host):
+    if is_loopback(settings.host):
+        return
+    if settings.insecure:
+        warn_insecure(settings)
         return
     raise AppError(
         f"Refusing to bind {settings.host}: Vantage has no accounts yet, so everyone who reaches that "
@@ -77,19 +82,16 @@ def check_address(settings: Settings) -> None:
     )
 
 
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def warn_insecure(settings: Settings) -> None:
+    """In the log and on the terminal; the pages have it as a banner."""
+    log.warning("insecure: whoever reaches this address can read and change everything", host=settings.host)
+    typer.echo(f"Warning: {settings.host} has no accounts. {INSECURE}", err=True)
 
 
 @contextmanager
 def data_folder_lock(settings: Settings) -> Iterator[None]:
     """Hold the data folder for this process; the kernel lets go of it however the process ends."""
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    prepare_folder(settings)
     with open(settings.data_dir / "serve.lock", "a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,6 +115,7 @@ def run_server(settings: Settings) -> None:
     application = create_app(settings)
     config = uvicorn.Config(
         application,
+        http=BoundedProtocol,
         log_config=None,
         lifespan="on",  # a failed start is an error, not a server without a database
         access_log=False,
@@ -156,6 +159,9 @@ def bind(settings: Settings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
+    except OverflowError as error:
+        listener.close()
+        raise AppError(f"--port {settings.port}: a port is a number from 0 to 65535.") from error
     except OSError as error:
         listener.close()
         raise Conflict(

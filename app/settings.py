@@ -1,5 +1,6 @@
 """One frozen `Settings`, made at start and passed in. Each field is an environment variable VANTAGE_<NAME>"""
 
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
@@ -7,6 +8,16 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Settings(BaseSettings):
@@ -90,6 +101,11 @@ class Settings(BaseSettings):
     def url(self) -> str:
         """The database URL in use."""
         return self.database_url or f"sqlite:///{self.data_dir.resolve() / 'vantage.db'}"
+
+    @property
+    def open_to_all(self) -> bool:
+        """Whether people on other machines reach the server although there are no accounts."""
+        return self.insecure and not is_loopback(self.host)
 
     @property
     def spool_dir(self) -> Path:

@@ -35,6 +35,11 @@ class Unreadable(AppError):
     title = "No row could be read"
 
 
+class RunDeleted(AppError):
+    status = 409
+    title = "The run was deleted"
+
+
 def run_ingest(task: Task, upload_id: str) -> None:
     """Read, store, sum up, publish. Raises AppError where nothing could be read."""
     with read(task.engine) as session:
@@ -177,6 +182,7 @@ def put_chunk(session: WriteSession, upload_id: str, chunk: Chunk) -> None:
             session, run_id=run.id, upload_id=upload_id, format=shelf.format, step=shelf.step,
             split=shelf.split, id=shelf.id, header=shelf.header,
         )  # fmt: skip
+    require_batches(session, {part.batch_id for part in chunk.parts})
     batches.add_parts(
         session,
         [
@@ -185,6 +191,15 @@ def put_chunk(session: WriteSession, upload_id: str, chunk: Chunk) -> None:
         ],
     )
     uploads.add_problems(session, upload_id, chunk.problems)
+
+
+def require_batches(session: WriteSession, batch_ids: set[str]) -> None:
+    """Raises RunDeleted where somebody deleted the run or batch that is being read in."""
+    if batch_ids and not batches.all_there(session, batch_ids):
+        raise RunDeleted(
+            "The run was deleted while the file was read in, so nothing of it was stored. Upload it again if "
+            "it is wanted."
+        )
 
 
 def nothing_read(problems: list[dict[str, Any]]) -> str:
@@ -210,6 +225,7 @@ def publish(task: Task, upload: Upload, intake: Intake, decoder: Decoder | None)
         if adopt(session, upload, run):  # the same bytes went through at the same time
             batches.discard_partial(session, upload.id)
             return
+        require_batches(session, {shelf.id for shelf in shelves})
         for shelf, (summary, _) in zip(shelves, summed, strict=True):
             batches.finish(session, shelf.id, fields=shelf.provenance(), **summary)
         for shelf, (_, reconciliation) in zip(shelves, summed, strict=True):

@@ -36,12 +36,13 @@ class Crumb:
 @dataclass(frozen=True, slots=True)
 class Here:
     """Where a page is: its own address, its JSON beside it, the part of the header that is lit, and the
-    server's own origin as the reader sees it."""
+    server's own origin as the reader sees it. `insecure`: whoever reaches the server may do everything."""
 
     path: str
     json_url: str
     section: str
     origin: str = ""
+    insecure: bool = False
 
     def url(self, **changes: Any) -> str:
         """This page's address with some query parameters replaced; None takes one away."""
@@ -213,7 +214,8 @@ def locate(request: Request, section: str, below: str = "") -> Here:
     )  # decoded by the server; a header and an address take ASCII only
     query = f"?{request.url.query}" if request.url.query else ""
     beside = "/index.json" if path == "/" else f"{path.removesuffix('.json')}.json"
-    return Here(path + query, beside + query, section, f"{request.url.scheme}://{request.url.netloc}")
+    origin = f"{request.url.scheme}://{request.url.netloc}"
+    return Here(path + query, beside + query, section, origin, request.app.state.settings.open_to_all)
 
 
 def as_dict(page: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from app.ingest.options import Options
 from app.jobs import FINAL, Jobs, progress
 from app.lifecycle import request_cancel
 from app.settings import Settings
-from storage import tokenizers, transfers, uploads
+from storage import runs, tokenizers, transfers, uploads
 from storage.database import AnySession, WriteSession, hold, read, write
 from storage.ids import new_id
 from storage.models import Batch, Run, Upload
@@ -36,6 +36,7 @@ SHOWN_OF_FILE = ("filename", "bytes", "sha256", "encoding")
 FSYNC_FOLDER = hasattr(os, "O_DIRECTORY")
 #: A spool file that no upload names and nobody wrote to for so long was left by a killed process.
 ORPHAN_SECONDS = 3600.0
+EMPTY_RUN_SECONDS = 86_400.0  # a run made so long ago, and still without a batch, is deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,10 +265,13 @@ def cancel(engine: Engine, jobs: Jobs, upload_id: str) -> str:
 
 def sweep(engine: Engine, settings: Settings, now: float | None = None) -> int:
     """Delete spool files of uploads that ended `spool_days` ago, and files that no upload names; how many.
+    And runs in which nothing is.
 
     Files that are called after a transfer that goes on ("<its id>.<…>") are that transfer's.
     """
     now = time.time() if now is None else now
+    with write(engine) as writing:
+        runs.delete_empty(writing, now - EMPTY_RUN_SECONDS)
     with read(engine) as session:
         rows = session.execute(select(Upload.files, Upload.state, Upload.finished)).all()
         coming = {transfer.id for transfer in transfers.unfinished(session)}

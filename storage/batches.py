@@ -1,7 +1,7 @@
 """Batches: written part by part while invisible, then made ready at once and never changed."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import delete as delete_from
@@ -10,6 +10,7 @@ from sqlalchemy import func, insert, inspect, select, update
 from storage import arrays as token_arrays
 from storage import groups as prompt_groups
 from storage import rollouts as rollout_rows
+from storage import runs
 from storage.arrays import Values
 from storage.database import AnySession, WriteSession
 from storage.groups import GroupRow
@@ -213,12 +214,26 @@ def group(session: AnySession, batch_id: str, key: int | str) -> Prompt | None:
 
 
 def delete(session: WriteSession, batch_id: str) -> bool:
-    """Delete a batch with its rollouts, arrays and estimates. False where there is none."""
-    gone = delete_from(Batch).where(Batch.id == batch_id).returning(Batch.id)
-    return session.execute(gone).first() is not None
+    """Delete a batch with its rollouts, arrays and estimates, and its run if it was the last. False where
+    there is none."""
+    gone = delete_from(Batch).where(Batch.id == batch_id).returning(Batch.run_id)
+    run_id = session.execute(gone).scalar_one_or_none()
+    if run_id is not None:
+        runs.delete_if_empty(session, [run_id])
+    return run_id is not None
 
 
 def discard_partial(session: WriteSession, upload_id: str) -> int:
-    """Delete what an interrupted ingest left unfinished; ready batches stay. How many were deleted."""
+    """Delete what an interrupted ingest left unfinished, and runs that only it was in; ready batches stay.
+    How many batches were deleted."""
     partial = delete_from(Batch).where(Batch.upload_id == upload_id, Batch.state == INGESTING)
-    return len(session.execute(partial.returning(Batch.id)).all())
+    run_ids = session.execute(partial.returning(Batch.run_id)).scalars().all()
+    runs.delete_if_empty(session, sorted(set(run_ids)))
+    return len(run_ids)
+
+
+def all_there(session: AnySession, batch_ids: Iterable[str]) -> bool:
+    """Whether none of the batches, in any state, was deleted."""
+    wanted = set(batch_ids)
+    found = session.execute(select(func.count()).select_from(Batch).where(Batch.id.in_(wanted)))
+    return found.scalar_one() == len(wanted)

@@ -5,6 +5,7 @@ every write is one short transaction that is committed before its answer leaves.
 """
 
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -19,6 +20,7 @@ from alembic.script import ScriptDirectory
 from psycopg.pq import Format
 from sqlalchemy import Engine, Executable, create_engine, event, func, inspect, select, text
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Session
 
 ReadSession = NewType("ReadSession", Session)
@@ -33,21 +35,52 @@ BUSY_MS = 30_000  # how long a SQLite writer waits for another
 #: Pages of SQLite's log (64 MiB) from which a commit folds it into the file. Workers do it sooner, after a
 #: job: within one it would take as long as writing the job's results does.
 LOG_PAGES = 16_384
+INCREMENTAL = 2  # SQLite's number for `auto_vacuum = INCREMENTAL`
+#: Pages (8 MiB) that are given back in one transaction: others wait for it a few milliseconds.
+FREED_PAGES = 2048
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def make_engine(url: str, pool_size: int = 40, name: str = "vantage", repeatable: bool = False) -> Engine:
+class NewerSchema(Exception):
+    """The database was written by a newer Vantage than this one."""
+
+
+class DatabaseGone(OperationalError):
+    """The file of the database was deleted or replaced while this process had it open: what is written now
+    would be lost when the process ends."""
+
+    def __init__(self) -> None:
+        text = (
+            "The database file was deleted or replaced while the server was running, so nothing can be kept. "
+            "Put it back from a backup and restart the server."
+        )
+        super().__init__("", {}, Exception(text))
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def make_engine(
+    url: str, pool_size: int = 40, name: str = "vantage", repeatable: bool = False, read_only: bool = False
+) -> Engine:
     """An engine for `sqlite:///path` or `postgresql://…`. SQLite: WAL, full durability, immediate writers.
 
     `name`: what PostgreSQL calls its sessions, so that another process can end them (`end_sessions`).
     `repeatable`: what is written can be written again, as a job's results can. Then SQLite's commits do not
     wait for the disk: a crash of the machine may undo the last of them, in order and each as a whole.
+    `read_only`: a SQLite file is opened as it is, also from a folder that cannot be written.
     """
     if url.startswith("sqlite"):
         engine = create_engine(
             url, pool_size=pool_size, max_overflow=10, connect_args={"timeout": BUSY_MS / 1000}
         )
-        event.listen(engine, "connect", partial(_prepare_sqlite, "NORMAL" if repeatable else "FULL"))
+        synchronous = None if read_only else "NORMAL" if repeatable else "FULL"
+        event.listen(engine, "connect", partial(_prepare_sqlite, synchronous))
+        watch = _FileWatch(engine.url.database)
+        event.listen(engine, "do_connect", watch.before_connect)
+        event.listen(engine, "connect", watch.connected)
+        event.listen(engine, "begin", watch.begun)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     engine = create_engine(
@@ -65,15 +98,47 @@ def psycopg_url(url: str) -> str:
     return url
 
 
-def _prepare_sqlite(synchronous: str, connection: Any, _record: Any) -> None:
+def _prepare_sqlite(synchronous: str | None, connection: Any, _record: Any) -> None:
     # The driver's own transaction handling is off: _begin_sqlite says how each one starts.
     connection.isolation_level = None
+    if synchronous is None:  # to be read only: nothing of the file is set
+        return
+    if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        # Takes effect in a new file only, before anything else is set.
+        connection.execute(f"PRAGMA auto_vacuum={INCREMENTAL}")
     pragmas = {
         "journal_mode": "WAL", "synchronous": synchronous, "busy_timeout": BUSY_MS, "foreign_keys": "ON",
         "wal_autocheckpoint": LOG_PAGES,
     }  # fmt: skip
     for name, value in pragmas.items():
         connection.execute(f"PRAGMA {name}={value}")
+
+
+class _FileWatch:
+    """Refuses connections and transactions once the file that was opened is not at its path any more."""
+
+    def __init__(self, path: str | None) -> None:
+        self.path = path or ""
+        self.opened: tuple[int, int] | None = None
+
+    def _now(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def before_connect(self, *_: Any) -> None:
+        # Connecting would make an empty file in its place.
+        self.begun()
+
+    def connected(self, *_: Any) -> None:
+        if self.opened is None:
+            self.opened = self._now()
+
+    def begun(self, *_: Any) -> None:
+        if self.opened is not None and self._now() != self.opened:
+            raise DatabaseGone
 
 
 class Repeatable(sqlite3.Connection):
@@ -133,6 +198,24 @@ def checkpoint(engine: Engine, cut: bool = True) -> None:
         cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
 
 
+def give_back_space(engine: Engine) -> bool:
+    """SQLite: cut some free pages off the file, in one short transaction. Whether there are more.
+
+    Only files made with incremental vacuum on, as new ones are, can be cut so.
+    """
+    if engine.dialect.name != "sqlite":
+        return False
+    with closing(engine.raw_connection()) as connection:
+        cursor = connection.cursor()
+        if cursor.execute("PRAGMA auto_vacuum").fetchone()[0] != INCREMENTAL:
+            return False
+        cursor.execute(f"PRAGMA incremental_vacuum({FREED_PAGES})").fetchall()
+        left = int(cursor.execute("PRAGMA freelist_count").fetchone()[0])
+    if not left:
+        checkpoint(engine)
+    return left > 0
+
+
 def hold(session: WriteSession, name: str) -> None:
     """Let no other transaction hold the same name until this one ends. SQLite's writers take turns anyway."""
     if session.get_bind().dialect.name == "postgresql":
@@ -190,11 +273,32 @@ def alembic_config(url: str) -> Config:
 
 
 def migrate(url: str) -> None:
-    """Bring the schema to the newest revision; does nothing where it is there already."""
+    """Bring the schema to the newest revision; does nothing where it is there already. Raises NewerSchema."""
+    engine = make_engine(url, pool_size=1)
+    try:
+        refuse_newer(engine)
+    finally:
+        engine.dispose()
     command.upgrade(alembic_config(url), "head")
 
 
 def schema_is_current(engine: Engine, url: str) -> bool:
     heads = set(ScriptDirectory.from_config(alembic_config(url)).get_heads())
-    with engine.connect() as connection:
-        return set(MigrationContext.configure(connection).get_current_heads()) == heads
+    return _revisions(engine) == heads
+
+
+def refuse_newer(engine: Engine) -> None:
+    """Raises NewerSchema where the schema has a revision that this version does not know."""
+    known = {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
+    unknown = sorted(_revisions(engine) - known)
+    if unknown:
+        raise NewerSchema(
+            f"The database was written by a newer version of Vantage (schema revision {unknown[0][:32]}). "
+            "Install that version or a later one; this one changes nothing in it."
+        )
+
+
+def _revisions(engine: Engine) -> set[str]:
+    """The revisions that the schema is at. Reads only: no probe waits for a writer."""
+    with read(engine) as session:
+        return set(MigrationContext.configure(session.connection()).get_current_heads())

@@ -1,7 +1,7 @@
 """Runs: looked up by name, listed with what they hold, and the rows of the run page."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,8 +57,13 @@ def get_or_create(session: WriteSession, name: str) -> Run:
     name = name.strip()
     if not 0 < len(name) <= NAME_LENGTH or not name.isprintable():
         raise ValueError(f"a run's name has 1 to {NAME_LENGTH} printable characters")
-    insert_new(session, Run, {"id": new_id(), "name": name, "created": time.time()}, ["name"])
-    return session.execute(select(Run).where(Run.name == name)).scalar_one()
+    held = select(Run).where(Run.name == name).with_for_update(read=True, key_share=True)
+    while True:
+        insert_new(session, Run, {"id": new_id(), "name": name, "created": time.time()}, ["name"])
+        # Held, so that no one deletes it as empty before its batch is there.
+        found = session.execute(held).scalar_one_or_none()
+        if found is not None:
+            return found
 
 
 def find(session: AnySession, id_or_name: str) -> Run | None:
@@ -186,6 +191,22 @@ def version(session: AnySession, run_id: str | None = None) -> str:
     counted = select(func.count(), func.max(Batch.created), func.sum(Batch.rollouts)).where(*held)
     batches, newest, rollouts = session.execute(counted).one()
     return f"{batches}-{rollouts or 0}-{newest or 0.0:.6f}"
+
+
+def delete_if_empty(session: WriteSession, run_ids: Iterable[str]) -> None:
+    """Delete those of the runs in which no batch is left, not even one that is being read in."""
+    for run_id in run_ids:
+        # Waits for whoever is about to put a batch into it.
+        session.execute(select(Run.id).where(Run.id == run_id).with_for_update())
+        has_batch = select(Batch.id).where(Batch.run_id == run_id).exists()
+        session.execute(delete_from(Run).where(Run.id == run_id, ~has_batch))
+
+
+def delete_empty(session: WriteSession, before: float) -> None:
+    """Delete the runs made before `before` (Unix seconds) in which no batch is."""
+    has_batch = select(Batch.id).where(Batch.run_id == Run.id).exists()
+    found = session.execute(select(Run.id).where(Run.created < before, ~has_batch)).scalars().all()
+    delete_if_empty(session, found)
 
 
 def delete(session: WriteSession, run_id: str) -> bool:

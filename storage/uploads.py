@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete as delete_from
@@ -141,6 +141,28 @@ def duplicate(session: AnySession, sha256: str, run: str) -> Upload | None:
         if set(names) == {run} and _complete(session, upload):
             return upload
     return None
+
+
+def delete_spent(session: WriteSession, upload_ids: Iterable[str]) -> list[str]:
+    """Delete those of the uploads that succeeded and of whose batches none is left, with their problems and
+    with the uploads that were answered as their duplicates; the names of their files in the spool folder."""
+    names: list[str] = []
+    for upload_id in set(upload_ids):
+        upload = session.get(Upload, upload_id)
+        left = select(func.count()).select_from(Batch).where(Batch.upload_id == upload_id)
+        if upload is None or upload.state != "succeeded" or session.scalar(left):
+            continue
+        same = session.execute(select(Upload).where(Upload.duplicate_of == upload_id)).scalars().all()
+        for gone in (*same, upload):
+            names += [file["spool"] for file in gone.files]
+            session.execute(delete_from(Upload).where(Upload.id == gone.id))
+    still_named = {file["spool"] for files in session.scalars(select(Upload.files)) for file in files}
+    return [name for name in names if name not in still_named]
+
+
+def of_run(session: AnySession, run_id: str) -> list[str]:
+    """Ids of the uploads that have batches in the run."""
+    return list(session.scalars(select(Batch.upload_id).where(Batch.run_id == run_id).distinct()))
 
 
 def batches_of(session: AnySession, upload_id: str) -> list[Batch]:

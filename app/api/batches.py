@@ -2,13 +2,14 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 
 from app.api.listing import Cursor, Limit, asked, listed
 from app.api.lookup import Id, batch_of, run_names, run_of
 from app.api.schemas.data import BatchDetail, BatchPage, FindingItem
 from app.api.strict import StrictRoute
-from app.deps import JobsDep, Reader, Writer
+from app.deleting import delete_spent_uploads, return_space
+from app.deps import EngineDep, JobsDep, Reader, SettingsDep, Writer
 from app.estimation import forget_step
 from app.responses import etag, not_modified, respond
 from storage import batches, uploads
@@ -91,10 +92,20 @@ def list_findings(request: Request, session: Reader, batch_id: Id) -> Response:
 
 
 @router.delete("/{batch_id}", status_code=204)
-def delete_batch(session: Writer, jobs: JobsDep, batch_id: Id) -> Response:
-    """Delete a batch with its estimates. Later steps whiten their running scope anew without it."""
+def delete_batch(
+    session: Writer,
+    jobs: JobsDep,
+    engine: EngineDep,
+    settings: SettingsDep,
+    batch_id: Id,
+    later: BackgroundTasks,
+) -> Response:
+    """Delete a batch with its estimates, and its upload and file if nothing else is left of them. Later
+    steps whiten their running scope anew without it."""
     batch = batch_of(session, batch_id)
-    run_id, split, step = batch.run_id, batch.split, batch.step
+    run_id, split, step, upload_id = batch.run_id, batch.split, batch.step, batch.upload_id
     batches.delete(session, batch.id)
     forget_step(session, jobs, run_id, split, step)
-    return Response(status_code=204)
+    delete_spent_uploads(session, settings, [upload_id])
+    later.add_task(return_space, engine)
+    return Response(status_code=204, background=later)

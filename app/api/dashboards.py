@@ -12,7 +12,7 @@ from app.api.strict import StrictRoute
 from app.deps import Reader, Writer
 from app.errors import AppError, NotFound
 from app.panels import DashboardBody, DashboardChanges, columns, describe
-from app.responses import etag, respond
+from app.responses import etag, matches_any, respond
 from storage import dashboards
 from storage.database import AnySession
 from storage.models import Dashboard
@@ -95,7 +95,7 @@ def change_dashboard(
 ) -> Response:
     """Change title, note or panels. `panels` replaces all of them."""
     dashboard = dashboards.get(session, dashboard_id, lock=True) or find(session, dashboard_id)
-    if if_match not in (None, "*", tag_of(dashboard)):
+    if if_match is not None and not matches_any(if_match, tag_of(dashboard)):
         raise Changed(
             "Somebody changed the dashboard since you read it. Read it again and repeat your change."
         )

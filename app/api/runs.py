@@ -3,17 +3,18 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 
 from app.api.listing import Cursor, Limit, asked, listed
 from app.api.lookup import RunKey, run_of
 from app.api.schemas.data import RunDetail, RunPage, StepPage
 from app.api.strict import StrictRoute
-from app.deps import Reader, Writer
+from app.deleting import delete_spent_uploads, return_space
+from app.deps import EngineDep, Reader, SettingsDep, Writer
 from app.errors import BadRequest
 from app.findings.of_run import run_findings
 from app.responses import respond
-from storage import runs
+from storage import runs, uploads
 from storage.pages import Page, decode_cursor, encode_cursor
 from storage.runs import StepRow
 
@@ -93,8 +94,13 @@ def get_run(request: Request, session: Reader, run: RunKey) -> Response:
 
 
 @router.delete("/{run:path}", status_code=204)
-def delete_run(session: Writer, run: RunKey) -> Response:
-    """Delete a run with its batches and their estimates."""
+def delete_run(
+    session: Writer, engine: EngineDep, settings: SettingsDep, run: RunKey, later: BackgroundTasks
+) -> Response:
+    """Delete a run with its batches, their estimates, and the uploads and files that they came from."""
     found = run_of(session, run)
+    sources = uploads.of_run(session, found.id)
     runs.delete(session, found.id)
-    return Response(status_code=204)
+    delete_spent_uploads(session, settings, sources)
+    later.add_task(return_space, engine)
+    return Response(status_code=204, background=later)

@@ -19,7 +19,7 @@ from app.observe import Metrics
 from app.responses import respond
 from app.settings import Settings
 from storage import jobs, workers
-from storage.database import AnySession, read, schema_is_current
+from storage.database import AnySession, DatabaseGone, read, schema_is_current
 from storage.jobs import JobRow
 from storage.models import STATES, Worker
 
@@ -116,6 +116,8 @@ def check(engine: Engine, settings: Settings) -> dict[str, str]:
         current = schema_is_current(engine, settings.url)
         with read(engine) as session:
             attended = workers.seen(session, time.time() - settings.dead_after_seconds)
+    except DatabaseGone as error:
+        return {"database": str(error), "schema": "unknown", "worker": "unknown"}
     except SQLAlchemyError:
         away = "unknown"
         return {"database": "does not answer", "schema": away, "worker": away}

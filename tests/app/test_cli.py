@@ -10,8 +10,8 @@ import structlog
 
 from app import cli
 from app.errors import AppError, Conflict
-from app.serving import bind, check_address, data_folder_lock, is_loopback
-from app.settings import Settings
+from app.serving import bind, check_address, data_folder_lock
+from app.settings import Settings, is_loopback
 from app.supervisor import environment
 from storage.database import write
 from storage.models import TokenArray
