@@ -1,40 +1,22 @@
-"""Takes out of a figure what whoever gets a link must not see.
+"""Takes the ways to other pages out of a figure: whoever has but a link must not follow or learn them.
 
-Always the ways to other pages; the text of rollouts where the link hides it.
-What is left then has nothing of a prompt or response in it: numbers, names of tasks and of estimates, axis
-titles, and the groups' numbers in place of their ids (which may be made of prompts).
+Texts are not taken out here. A figure whose texts are hidden is drawn without them
+(`app.figures.group_names`), so that nothing has to be searched for.
 """
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import select
-
-from app.figures.plotly import escape, shorten
-from storage.database import ReadSession
-from storage.models import Batch, Prompt
-
-#: Members of a trace that hold one text (or anything else) per point.
-PER_POINT = ("text", "hovertext", "customdata", "ids", "texttemplate", "meta")
-#: What a hover text may take from them.
-TAKEN = ("%{text", "%{hovertext", "%{customdata", "%{id", "%{meta")
 #: What the page needs of `layout.meta`: the caption, and why there is nothing to draw.
 KEPT_META = ("sentence", "empty")
-#: Members whose texts are drawn. Others are Plotly's own words (`"type": "bar"`).
-DRAWN = (
-    "name",
-    "legendgroup",
-    "x",
-    "y",
-    "text",
-    "title",
-    "ticktext",
-    "categoryarray",
-    "hovertemplate",
-    *KEPT_META,
-)
-#: A shorter group id is no text, and would be found everywhere.
-SHORTEST = 4
+#: Why a rollout ended, in the words of inference engines and APIs. Anything else is a text of the file.
+FINISH_REASONS = frozenset(
+    (
+        "stop", "length", "eos", "eos_token", "stop_sequence", "stop_string", "end_turn", "max_tokens",
+        "max_length", "tool_calls", "tool_use", "function_call", "content_filter", "abort", "aborted",
+        "cancelled", "error", "timeout", "truncated", "completed", "incomplete",
+    )
+)  # fmt: skip
+OTHER_REASON = "other"
 
 Plot = dict[str, Any]
 
@@ -49,59 +31,20 @@ def seal(figure: Plot) -> Plot:
 def _sealed(trace: Plot) -> Plot:
     kept = {name: value for name, value in trace.items() if name not in ("meta", "ids")}
     if "customdata" in kept:
-        kept["customdata"] = _texts(kept["customdata"], lambda text: "" if text.startswith("/") else text)
+        kept["customdata"] = _without_addresses(kept["customdata"])
     return kept
 
 
-def hide_text(session: ReadSession, batch: Batch, figure: Plot) -> Plot:
-    """A copy without per-point texts, and with the batch's group ids replaced by their numbers everywhere."""
-    rows = session.execute(select(Prompt.group_id, Prompt.group_no).where(Prompt.batch_id == batch.id))
-    labels = _labels({group_id: f"group {group_no}" for group_id, group_no in rows})
-    traces = [
-        {name: value for name, value in trace.items() if name not in PER_POINT} for trace in figure["data"]
-    ]
-    hidden: Plot = _texts(
-        {"data": traces, "layout": figure["layout"]}, lambda text: _relabelled(text, labels)
-    )
-    return hidden
-
-
-def _without_texts(trace: Plot) -> Plot:
-    hover = trace.get("hovertemplate")
-    plain = isinstance(hover, str) and not any(name in hover for name in TAKEN)
-    dropped = PER_POINT if plain else (*PER_POINT, "hovertemplate")
-    return {name: value for name, value in trace.items() if name not in dropped}
-
-
-def _labels(plain: Mapping[str, str]) -> dict[str, str]:
-    """Every form in which a figure may show a group id -> its label."""
-    found: dict[str, str] = {}
-    for group_id, label in plain.items():
-        for form in (group_id, shorten(group_id), escape(group_id), escape(shorten(group_id))):
-            found.setdefault(form, label)
-    return found
-
-
-def _relabelled(text: str, labels: Mapping[str, str]) -> str:
-    if text in labels:
-        return labels[text]
-    if len(text) < SHORTEST:
-        return text
-    for form in sorted(
-        (form for form in labels if len(form) >= SHORTEST and form in text), key=len, reverse=True
-    ):
-        text = text.replace(form, labels[form])
-    return text
-
-
-def _texts(value: Any, change: Callable[[str], str], drawn: bool = True) -> Any:
-    """A copy with every drawn text changed; packed arrays as they are."""
+def _without_addresses(value: Any) -> Any:
+    """Lists with every local address emptied; packed arrays and numbers as they are."""
     if isinstance(value, str):
-        return change(value) if drawn else value
-    if isinstance(value, dict):
-        if "bdata" in value:
-            return value
-        return {name: _texts(part, change, name in DRAWN) for name, part in value.items()}
+        return "" if value.startswith("/") else value
     if isinstance(value, list | tuple):
-        return [_texts(part, change, drawn) for part in value]
+        return [_without_addresses(part) for part in value]
     return value
+
+
+def plain_finish_reason(reason: str | None) -> str | None:
+    """The reason if it is one of the known words, else "other"."""
+    known = reason is None or reason.strip().lower() in FINISH_REASONS
+    return reason if known else OTHER_REASON

@@ -5,6 +5,7 @@ With `hidden`, no prompt, response, token text or group id is in it.
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +19,11 @@ from app.figures import FIGURES
 from app.figures import chosen as choosing
 from app.figures.chosen import Chosen
 from app.figures.even import even_clip
+from app.figures.group_names import hidden_group_ids
 from app.figures.kept import columns_of
 from app.figures.members import group_means
 from app.figures.token_heatmap import clip_of
-from app.hiding import hide_text, seal
+from app.hiding import plain_finish_reason, seal
 from app.panels import figure_options
 from app.tokens import Chunk, TokenText
 from estimators import Refused
@@ -32,6 +34,7 @@ from storage.models import Batch, EstimateRollout, Panel, Prompt, Rollout, Run
 
 DAMAGED = "What is stored for this panel does not match its checksum; `vantage check` says more."
 UNKNOWN = "This version of Vantage has no such figure."
+REFUSED = "This panel cannot be drawn. Whoever shared it can see why."
 DELETED = "The batch of this panel was deleted."
 NOT_THERE = "The batch has no such {} any more."
 #: So many responses of a group are shown; the table says of how many.
@@ -106,10 +109,9 @@ def view(session: ReadSession, panel: Panel, hidden: bool = False, sealed: bool 
         return PanelView(panel.kind, _title(panel), "", panel.caption, missing=DELETED)
     try:
         return _with_batch(session, panel, batch, hidden, sealed)
-    except AppError as error:
-        why = error.detail
-    except Refused as error:
-        why = str(error)
+    except (AppError, Refused) as error:
+        # What is refused may be quoted from the file.
+        why = REFUSED if hidden else error.detail if isinstance(error, AppError) else str(error)
     except Corrupt:
         why = DAMAGED
     return PanelView(panel.kind, _title(panel), _origin(session, batch), panel.caption, missing=why)
@@ -122,8 +124,8 @@ def _with_batch(session: ReadSession, panel: Panel, batch: Batch, hidden: bool, 
         if figure is None:
             return PanelView("figure", _title(panel), origin, panel.caption, missing=UNKNOWN)
         subject = session.get_one(Run, batch.run_id) if figure.scope == "run" else batch
-        plot = figure.build(session, subject, figure_options(panel.options, panel.estimate_id))
-        plot = hide_text(session, batch, plot) if hidden else plot
+        with hidden_group_ids(session) if hidden else nullcontext():
+            plot = figure.build(session, subject, figure_options(panel.options, panel.estimate_id))
         plot = seal(plot) if sealed else plot
         return PanelView("figure", figure.title, origin, panel.caption, figure=plot)
     chosen = choosing.choose(session, batch, panel.estimate_id, per_token=panel.kind == "rollout")
@@ -165,7 +167,7 @@ def _group(session: ReadSession, prompt: Prompt, chosen: Chosen, hidden: bool) -
             rollout.reward,
             means.get(rollout.index),
             rollout.length,
-            rollout.finish_reason,
+            plain_finish_reason(rollout.finish_reason) if hidden else rollout.finish_reason,
             None if hidden else excerpt(rollout.response),
         )
         for rollout in members
@@ -231,7 +233,8 @@ def _rollout(
     elif rollout.response is not None:
         text = tokens.lay_out_whole(rollout.response, advantage, clip)
     prompt = None if hidden else _prompt_of(session, rollout)
-    return RolloutView(prompt, rollout.reward, advantage, rollout.length, rollout.finish_reason, clip, text)
+    reason = plain_finish_reason(rollout.finish_reason) if hidden else rollout.finish_reason
+    return RolloutView(prompt, rollout.reward, advantage, rollout.length, reason, clip, text)
 
 
 def _prompt_of(session: ReadSession, rollout: Rollout) -> str | None:

@@ -6,9 +6,10 @@ import numpy as np
 
 from app.figures import chosen as choosing
 from app.figures.figure import ESTIMATE, GROUP, Figure, Plot
+from app.figures.group_names import group_names
 from app.figures.kept import columns_of
 from app.figures.plotly import axis, empty, outside, rule, symmetric
-from app.figures.strips import FROM, GROUPS, Strip, dots, group_label, group_names, strip, strip_figure
+from app.figures.strips import FROM, GROUPS, Strip, dots, group_label, strip, strip_figure
 from app.figures.subject import group_members
 from app.figures.wording import stated
 from app.formatting import integer, number, plural

@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.figures.figure import GROUP, Figure, Option, Plot
+from app.figures.group_names import group_names
 from app.figures.kept import columns_of
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty
-from app.figures.strips import FROM, GROUPS, Strip, dots, group_label, group_names, strip, strip_figure
+from app.figures.strips import FROM, GROUPS, Strip, dots, group_label, strip, strip_figure
 from app.figures.subject import group_members, grouped
 from app.findings.near_zero_variance_groups import near_zero
 from app.findings.reading import read_view

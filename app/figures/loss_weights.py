@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from app.figures import ratios
 from app.figures.figure import Figure, Option, Plot
+from app.figures.group_names import group_names
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, empty, escape, figure, shorten
 from app.figures.sampling import evenly
-from app.figures.strips import group_names
 from app.figures.weights import OPTIONS, Loss, effective, mode_of, read_loss, shares, token_weights
 from app.figures.wording import stated
 from app.formatting import integer, number, percent, plural

@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
 
 from app.errors import BadRequest
 from app.figures.figure import Option, Plot
 from app.figures.palette import LIGHT
 from app.figures.plotly import array, axis, escape, figure, shorten
-from storage.database import ReadSession
-from storage.models import Batch, Prompt
+from storage.models import Batch
 from storage.rollouts import Columns
 
 #: Most dots of one figure: more make the page slow.
@@ -121,13 +119,6 @@ def dots(
         },
         "hovertemplate": f"rollout #%{{customdata[0]}}<br>{of} %{{x:.4g}}<extra></extra>",
     }
-
-
-def group_names(session: ReadSession, batch: Batch, numbers: list[int]) -> dict[int, str]:
-    """group_no -> group_id of some groups."""
-    where = (Prompt.batch_id == batch.id, Prompt.group_no.in_(numbers))
-    rows = session.execute(select(Prompt.group_no, Prompt.group_id).where(*where))
-    return {row.group_no: row.group_id for row in rows}
 
 
 def strip_figure(
