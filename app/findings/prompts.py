@@ -12,6 +12,20 @@ from storage.models import Prompt, Rollout
 
 #: A text that is not all of the prompt: two of them may look alike and be different.
 MORE_THAN_TEXT = re.compile(r"\[\d+ (image|audio|video)s?\]|<(image|video|audio)>|<\|image_pad\|>")
+#: What a template puts into a prompt that is none of the task: dates, times, seeds, generated ids.
+_MONTH = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.?"
+STAMPS = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}[t ]?"
+    r"|\d{1,2}[./]\d{1,2}[./]\d{2,4}"
+    rf"|\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}|\b\d{{1,2}}(?:st|nd|rd|th)?\.? {_MONTH},? \d{{4}}"
+    r"|\b(?:mon|tues?|wednes|wed|thurs?|thu|fri|satur|sat|sun)(?:day)?\b"
+    r"|\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?(?:[ap]m\b|[ap]\.m\.))?(?: ?(?:z|utc|gmt|[+-]\d{2}:?\d{2}))?"
+    r"|\b1\d{9}(?:\d{3}|\.\d+)?\b"
+    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{12,}\b"
+    r"|\bseed\W{0,3}\d+",
+    re.IGNORECASE,
+)
 EXAMPLES = 64  # prompts of one group that are kept to show where they differ
 
 
@@ -19,7 +33,8 @@ def read_prompts(session: AnySession, batch_id: str, index: Ints, group_no: Ints
     """Of all rollouts of a batch; `index` and `group_no` `[B]` are those of the view. A blank one is none."""
     total = index.size
     known: dict[bytes, int] = {}
-    found = Prompts(np.full(total, -1), np.zeros(total, dtype=bool), np.zeros(total, dtype=bool))
+    other, grows, stamped = np.zeros((3, total), dtype=bool)
+    found = Prompts(np.full(total, -1), other, grows, stamped)
     shared = select(Prompt.group_no, Prompt.prompt).where(
         Prompt.batch_id == batch_id, Prompt.prompt.is_not(None)
     )
@@ -55,10 +70,16 @@ def _differs(found: Prompts, at: int, group_no: int, text: str, first: str) -> N
     found.grows[at] = text.startswith(first) or first.startswith(text)
     if found.grows[at]:
         return
+    found.stamped[at] = unstamped(text) == unstamped(first)
     if found.example is None:
         found.example = (group_no, [first])
     if found.example[0] == group_no and len(found.example[1]) < EXAMPLES and text not in found.example[1]:
         found.example[1].append(text)
+
+
+def unstamped(text: str) -> str:
+    """The text with one sign for every time, date, seed and generated id: equal for prompts of one task."""
+    return re.sub("\0+", "\0", STAMPS.sub("\0", text))
 
 
 def difference(texts: list[str]) -> tuple[int, int]:

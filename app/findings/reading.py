@@ -50,6 +50,7 @@ def read_view(
     known = {str(name): str(how) for name, how in (fields or (batch.fields if batch else {})).items()}
     own = dict(header or (batch.header if batch else {}))
     view = _light(session, batch_id, columns, known, own)
+    view.split = batch.split if batch else None
     if deep:
         _deepen(session, batch_id, batch, view)
         _observe(session, batch_id, columns, view, observers or {})

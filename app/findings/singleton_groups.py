@@ -1,6 +1,7 @@
 """Groups with a single scored rollout, or none: there is nothing to compare with.
 
-Silent where no group is needed (`View.uses_groups`).
+Silent where no group is needed (`View.uses_groups`), and in a split that is measured and not trained on.
+critical where all groups are single, but only a warning where the header says that a prompt has one response.
 
 Seen as: advantages that are raw rewards, all of one sign; NaN or a crash with a group of one (rllm#776,
 verl#7581, prime-rl#2985, OpenRLHF#1250).
@@ -16,11 +17,14 @@ import numpy as np
 
 from app.findings.fillers import sampled
 from app.findings.finding import Finding, Severity, report
+from app.findings.settings import group_size, is_evaluation
 from app.findings.view import View
 from app.formatting import percent, plural
 
 
 def check(view: View) -> dict[str, Any] | None:
+    if is_evaluation(view):
+        return None
     view = sampled(view)
     if not view.uses_groups or not view.scored.any() or view.rollouts < 2:
         return None
@@ -31,11 +35,16 @@ def check(view: View) -> dict[str, Any] | None:
     if alone.size == 0:
         return None
     share = alone.size / view.groups
-    severity: Severity = "critical" if everything else "warning" if share >= 0.1 else "info"
+    meant = group_size(view) == 1 and bool((view.sizes == 1).all())
+    severity: Severity = "warning" if share >= 0.1 else "info"
+    if everything and not meant:
+        severity = "critical"
     what = f"{alone.size} of {plural(view.groups, 'group')} ({percent(share)})"
     if everything:
         what = f"All {plural(view.groups, 'group')} have at most one scored rollout"
         title = f"{what}: the group key is probably wrong."
+        if meant:
+            title = f"{what}, as the header says (one response for each prompt): there is no baseline."
     else:
         what += " has" if alone.size == 1 else " have"
         title = f"{what} no sibling to compare with (at most one scored rollout)."

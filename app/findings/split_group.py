@@ -7,7 +7,10 @@ and the group loses all it had to teach.
 * critical: the recorded advantages sum to 0 in the pieces where the whole group's baseline would not let
   them, see `app.findings.partitions`.
 * warning: groups are cut and the recorded advantages do not tell which was done, or there are none.
-* Nothing is said where they sum to 0 over whole groups only: then the pieces were put together first.
+* Nothing is said where they sum to 0 over whole groups only: then the pieces were put together first. Nor,
+  without that proof, where the header names a framework that computes advantages in one process, with all
+  rewards of the step in hand, or an estimator whose baseline is not the group; nor of a split that is
+  measured and not trained on.
 
 Seen as: reward std that is far smaller than the rewards, all-zero advantages in groups with different
 rewards, results that change with the number of GPUs (tunix#820, tt-metal#46548, trl#2961, Search-R1#39).
@@ -26,6 +29,7 @@ import numpy as np
 from app.findings.finding import Finding, report
 from app.findings.partitions import Verdict, dense, judge
 from app.findings.recorded import sums
+from app.findings.settings import baseline_of, gathers, is_evaluation
 from app.findings.view import Bools, Ints, View, group_statistics
 from app.formatting import plural
 
@@ -33,12 +37,14 @@ PLACES = {"rank": "ranks", "micro_batch": "micro-batches"}
 
 
 def check(view: View) -> dict[str, Any] | None:
-    if not view.grouped or not view.uses_groups:
+    if not view.grouped or not view.uses_groups or is_evaluation(view):
         return None
     said = [_by(view, name) for name in PLACES]
     found = [each for each in said if each is not None]
     proven = [each for each in found if each["severity"] == "critical"]
-    return next(iter(proven or found), None)
+    if proven or gathers(view) or baseline_of(view) in ("batch", "apart"):
+        return next(iter(proven), None)
+    return next(iter(found), None)
 
 
 def _by(view: View, name: str) -> dict[str, Any] | None:

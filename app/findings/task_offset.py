@@ -5,14 +5,20 @@ batch mean, although its own groups have winners and losers. For fewer than elev
 chance, so the source's mean must then also be 2.6 standard errors away from the rest (two-sample t, unequal
 variances).
 
+* warning: the recorded advantages of the source are all of that sign; or none is recorded, and the header
+  names an estimator whose baseline is the batch.
+* info: no advantage is recorded and the header does not say what the baseline is: it would be so.
+* Nothing is said where the recorded advantages of the source have both signs, where the header names an
+  estimator with another baseline than the batch, or of a split that is measured and not trained on.
+
 Seen as: one task improves and another gets worse in a mixed run, whatever their own rewards say
 (OpenRLHF#856, ROLL#475, miles#3229).
 
 Remedy: centre within each prompt group first, whiten per data source, or bring the tasks' rewards to one
 scale.
 
-Evidence: `batch_mean`, `batch_std_ddof1`, by data source `rollouts`, `mean_reward`, `mean_whitened`,
-`sign`.
+Evidence: `recorded`, `batch_mean`, `batch_std_ddof1`, by data source `rollouts`, `mean_reward`,
+`mean_whitened`, `sign`.
 """
 
 import math
@@ -20,8 +26,10 @@ from typing import Any
 
 import numpy as np
 
+from app.findings import recorded
 from app.findings.finding import Finding, report
-from app.findings.view import Floats, View, group_statistics
+from app.findings.settings import baseline_of, is_evaluation
+from app.findings.view import Bools, Floats, View, group_statistics
 from app.formatting import number, plural, signed
 
 LEAST, CERTAIN, ERRORS = 4, 11, 2.6
@@ -29,7 +37,11 @@ LEAST, CERTAIN, ERRORS = 4, 11, 2.6
 
 def check(view: View) -> dict[str, Any] | None:
     scored = view.scored & (view.valid != 0)
-    if len(view.sources) < 2 or not view.grouped or scored.sum() < 2 * LEAST:
+    if len(view.sources) < 2 or not view.grouped or scored.sum() < 2 * LEAST or is_evaluation(view):
+        return None
+    given = recorded.counted(view)
+    baseline = baseline_of(view)
+    if not given.any() and baseline in ("group", "apart"):
         return None
     groups = group_statistics(view.reward, view.group, view.groups)
     overall = float(view.reward[scored].mean())
@@ -41,30 +53,45 @@ def check(view: View) -> dict[str, Any] | None:
         if _one_sided(view.reward[scored & (view.source == s)], overall)
         and _both_signs(centred[scored & (view.source == s)])
         and _apart(view.reward[scored & (view.source == s)], view.reward[scored & (view.source != s)])
+        and (not given.any() or _pushed(view, given & (view.source == s), overall))
     ]
     if not found or spread == 0:
         return None
-    return _report(view, found, (view.reward - overall) / spread, overall, spread)
+    certain = bool(given.any()) or baseline == "batch"
+    return _report(view, found, (view.reward - overall) / spread, overall, spread, certain)
 
 
-def _report(view: View, found: list[int], whitened: Floats, overall: float, spread: float) -> dict[str, Any]:
+def _pushed(view: View, rows: Bools, overall: float) -> bool:
+    """The recorded advantages of these rollouts are all on their rewards' side of the batch mean."""
+    side = np.sign(view.reward[rows] - overall)
+    return bool(rows.any() and (np.sign(view.advantage[rows]) == side).all())
+
+
+def _report(
+    view: View, found: list[int], whitened: Floats, overall: float, spread: float, certain: bool
+) -> dict[str, Any]:
     rows = view.scored & np.isin(view.source, found)
     worst = max(found, key=lambda s: int((view.source == s).sum()))
     mine = whitened[view.scored & (view.source == worst)]
     sign = "negative" if mine[0] < 0 else "positive"
     name = view.sources[worst]
     more = f" (and {plural(len(found) - 1, 'other data source')})" if len(found) > 1 else ""
+    is_so = bool(recorded.counted(view).any())
     return report(
         view,
-        "warning",
-        f"Whitened over the batch, all {plural(mine.size, 'rollout')} of data source {name!r} would get a "
-        f"{sign} advantage (mean {signed(float(mine.mean()))}){more}.",
+        "warning" if certain else "info",
+        f"All {plural(mine.size, 'rollout')} of data source {name!r} have a recorded {sign} advantage, as "
+        f"whitening over the batch gives{more}."
+        if is_so
+        else f"Whitened over the batch, all {plural(mine.size, 'rollout')} of data source {name!r} would get "
+        f"a {sign} advantage (mean {signed(float(mine.mean()))}){more}.",
         explanation=f"The batch mean ({number(overall)}, std {number(spread)}, ddof 1) stands for the "
         f"mixture of tasks, not for {name!r}: its best responses are pushed the same way as its worst, and "
         "the step learns which task it was given instead of how to answer.",
         remedy="Centre within each prompt group first, or whiten per data source; or bring the rewards of "
         "the tasks to one scale.",
         evidence={
+            "recorded": is_so,
             "batch_mean": overall,
             "batch_std_ddof1": spread,
             "data_sources": {

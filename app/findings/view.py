@@ -36,6 +36,7 @@ class Prompts:
 
     number   equal for equal prompt texts, −1 without one
     other    the prompt differs from that of the group's first rollout
+    stamped  it differs only in a time, a seed or a generated id
     grows    it differs because one of the two continues the other: turns of a conversation
     example  the number of a group with different prompts, and some of them
     """
@@ -43,11 +44,13 @@ class Prompts:
     number: Ints
     other: Bools
     grows: Bools
+    stamped: Bools
     example: tuple[int, list[str]] | None = None
 
 
 def _no_prompts() -> Prompts:
-    return Prompts(np.empty(0, dtype=np.int64), np.empty(0, dtype=bool), np.empty(0, dtype=bool))
+    none = np.empty(0, dtype=bool)
+    return Prompts(np.empty(0, dtype=np.int64), none, none, none)
 
 
 def _no_columns() -> Columns:
@@ -117,6 +120,7 @@ class View:
     prompts    who was asked the same
     problems   what the reader said of the upload's rows
     files      names of the files that the rollouts come from
+    split      the batch's split, None where none is named
     alone      the upload has no other batch, so what its file says of itself is about this one
     """
 
@@ -147,6 +151,7 @@ class View:
     problems: list["Said"] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     alone: bool = True
+    split: str | None = None
 
     @property
     def rollouts(self) -> int:

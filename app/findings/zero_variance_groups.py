@@ -1,6 +1,7 @@
 """Groups whose rewards are all the same: every estimator that compares siblings gives them advantage 0.
 
-Groups without a single trainable token are set aside: they fill up the batch.
+Groups without a single trainable token are set aside: they fill up the batch. Silent in a split that is
+measured and not trained on, and where the header names an estimator whose baseline is not the group.
 
 Seen as: a loss of 0, a gradient norm that fades, a batch that is smaller than configured after dynamic
 sampling (trl#3857, AReaL#450, ART#10, trl#7068).
@@ -18,6 +19,7 @@ import numpy as np
 
 from app.findings.fillers import sampled
 from app.findings.finding import Finding, Severity, report
+from app.findings.settings import baseline_of, is_evaluation
 from app.findings.view import View, group_statistics
 from app.formatting import percent, plural
 
@@ -27,7 +29,7 @@ WARNING, CRITICAL = 0.25, 0.5
 
 def check(view: View) -> dict[str, Any] | None:
     view = sampled(view)
-    if not view.grouped:
+    if not view.grouped or is_evaluation(view) or baseline_of(view) in ("batch", "apart"):
         return None
     groups = group_statistics(view.reward, view.group, view.groups)
     constant = np.flatnonzero(groups.constant & view.live_groups)

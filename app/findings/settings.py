@@ -1,0 +1,71 @@
+"""What the file says of the run that bears on whether a check applies: the split, the baseline."""
+
+import re
+from typing import Any, Literal
+
+from app.configured import configured
+from app.findings.view import View
+
+#: Words in the name of a split that is measured and not trained on.
+EVALUATION = frozenset((
+    "val", "vals", "valid", "validation", "eval", "evals", "evaluation", "evaluate", "test", "testing",
+    "dev", "holdout", "heldout", "benchmark",
+))  # fmt: skip
+#: And in that of one that is trained on, whatever else it is called.
+TRAINING = frozenset(("train", "training"))
+#: Header keys that say how many responses a prompt has.
+SIZES = ("group_size", "num_generations", "num_generations_per_prompt", "n_samples_per_prompt")
+#: Frameworks that compute advantages in one process, with all rewards of the step in hand. Where the rows
+#: train afterwards does not matter to them.
+GATHERED = frozenset((
+    "verl", "easyr1", "trl", "nemo", "nemo-rl", "skyrl", "rllm", "prime-rl", "tinker", "tinker-cookbook",
+))  # fmt: skip
+#: Estimators whose baseline is neither the group nor the batch: a critic, a running mean, or none.
+APART = frozenset(("gae", "td_error", "rae", "running", "remax", "reward_to_go", "dpo_implicit_reward"))
+#: Estimators whose only baseline is the batch.
+OVER_BATCH = frozenset(("reinforce_plus_plus", "batch_z"))
+
+Baseline = Literal["group", "batch", "apart"]
+
+
+def is_evaluation(view: View) -> bool:
+    """The batch measures and does not train: its split says so, or every prompt was asked once in a run that
+    trains on several responses and evaluates one (`num_generations_eval` 1)."""
+    words = set(re.findall(r"[a-z]+", (view.split or "").lower()))
+    if words & TRAINING:
+        return False
+    if words & EVALUATION or "held_out" in (view.split or "").lower().replace("-", "_"):
+        return True
+    asked = group_size(view)
+    once = bool(view.groups) and bool((view.sizes == 1).all())
+    return once and view.header.get("num_generations_eval") == 1 and asked is not None and asked > 1
+
+
+def group_size(view: View) -> int | None:
+    """How many responses the header says that a prompt has."""
+    for name in SIZES:
+        said = view.header.get(name)
+        if isinstance(said, int) and not isinstance(said, bool) and said > 0:
+            return said
+    return None
+
+
+def baseline_of(view: View) -> Baseline | None:
+    """What the header's estimator compares with; None where it names none that is known."""
+    estimator = configured(view.header).estimator
+    if estimator is None:
+        return None
+    if estimator in OVER_BATCH:
+        return "batch"
+    return "apart" if estimator in APART else "group"
+
+
+def estimator_of(view: View) -> str | None:
+    """The estimator that the header names, if it is known."""
+    return configured(view.header).estimator
+
+
+def gathers(view: View) -> bool:
+    """Whether the header names a framework that puts the rewards of a step together before any baseline."""
+    said: Any = view.header.get("framework")
+    return isinstance(said, str) and re.sub(r"[_ ]", "-", said.strip().lower()) in GATHERED
