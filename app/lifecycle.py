@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import Engine, select, update
 
+from app.attempts import RECONCILIATION
 from app.jobs import BULK, FINAL, KINDS, Jobs, Kind, find, model_of
-from storage import batches, estimates, uploads, workers
+from storage import analyses, batches, estimates, unchecked, uploads, workers
 from storage import jobs as job_rows
 from storage.database import WriteSession, end_sessions, write
 
@@ -36,11 +37,21 @@ def settle_cancelled(session: WriteSession, kind: Kind, id: str) -> None:
 def give_up(
     session: WriteSession, kind: Kind, id: str, *, error: str, problems: Sequence[dict[str, Any]]
 ) -> None:
-    """Mark the job failed with a sentence and drop what it stored. The problems of an upload name it too."""
+    """Mark the job failed with a sentence and drop what it stored. The problems of an upload name it too, and
+    a batch says what of it could not be checked."""
     drop_partial(session, kind, id)
+    if kind == "analysis":
+        leave_unchecked(session, id)
     if kind == "ingest":
         uploads.add_problems(session, id, problems or unsaid(session, id, error))
     job_rows.finish(session, model_of(kind), id, "failed", error)
+
+
+def leave_unchecked(session: WriteSession, analysis_id: str) -> None:
+    """The batch's first reconciliation failed: say so where the batch is shown."""
+    row = analyses.get(session, analysis_id)
+    if row is not None and row.default and row.kind == "reconcile":
+        unchecked.record(session, row.batch_id, dict([RECONCILIATION]))
 
 
 def unsaid(session: WriteSession, upload_id: str, error: str) -> list[dict[str, Any]]:

@@ -3,14 +3,17 @@ unforeseen broke."""
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import structlog
 from fastapi import Request, Response
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.attempts import FAILED
 from app.logs import get_logger
 from storage.ids import new_id
 
@@ -38,6 +41,18 @@ class Metrics:
             buckets=SECONDS,
             registry=self.registry,
         )
+        self.registry.register(FailedChecks())
+
+
+class FailedChecks(Collector):
+    """How often each check raised in this process."""
+
+    def collect(self) -> Iterator[Metric]:
+        name, text = "vantage_checks_failed", "Checks that raised in this process."
+        counted = CounterMetricFamily(name, text, labels=("check",))
+        for check, times in sorted(FAILED.items()):
+            counted.add_metric((check,), times)
+        yield counted
 
 
 def observe(app: ASGIApp, metrics: Metrics, unforeseen: Callable[[Request], Response]) -> ASGIApp:

@@ -1,5 +1,6 @@
 """Which convention, or mistake, made a batch's recorded advantages: from storage to the API's answer."""
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -9,17 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from app.attempts import RECONCILIATION, Attempts
 from app.configured import Configured, configured
 from app.errors import Unprocessable
-from app.logs import get_logger
 from app.tensors import Loaded, load, prompt_keys, spread, tensor
 from estimators import CONVENTIONS, TOKEN_FIELDS, Request, missing
 from estimators.reconcile import Hints, Reconciliation, Recorded, TooLong, reconcile
 from estimators.retrace import retraced
 from storage import arrays
 from storage.database import AnySession
-
-log = get_logger("vantage.reconciling")
 
 FIELDS = (*TOKEN_FIELDS, "prompt_ids")
 #: Texts of tokens that only fill a row up.
@@ -37,22 +36,34 @@ def recorded_in(fields: Mapping[str, Any]) -> bool:
 
 
 def at_once(
-    session: AnySession, batch_id: str, fields: Mapping[str, Any], header: Mapping[str, Any], format: str
+    session: AnySession,
+    batch_id: str,
+    fields: Mapping[str, Any],
+    header: Mapping[str, Any],
+    format: str,
+    attempts: Attempts | None = None,
 ) -> dict[str, Any] | None:
     """The answer on a batch that may still be coming in; None where no advantage is recorded.
 
-    None, too, where the answer takes too long, or fails: a batch must not be lost for it. Asked for as a
-    job, it says why.
+    None, too, where the answer takes too long, or fails: a batch must not be lost for it. `attempts` learns
+    whether it failed; asked for as a job, it is tried once more.
     """
     if not recorded_in(fields):
         return None
+    attempts = attempts or Attempts({"batch": batch_id})
+    return attempts.do(RECONCILIATION, lambda: _in_time(session, batch_id, header, format), None)
+
+
+def _in_time(
+    session: AnySession, batch_id: str, header: Mapping[str, Any], format: str
+) -> dict[str, Any] | None:
+    """The answer, or None where it takes too long. Raises TypeError or ValueError where it is no JSON."""
     try:
-        return answer(session, batch_id, header, format, until=time.monotonic() + MOST_SECONDS)
+        found = answer(session, batch_id, header, format, until=time.monotonic() + MOST_SECONDS)
     except TooLong:
         return None
-    except Exception as error:
-        log.error("not reconciled", batch=batch_id, error=type(error).__name__)
-        return None
+    json.dumps(found)
+    return found
 
 
 def loaded(session: AnySession, batch_id: str) -> Loaded:

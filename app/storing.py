@@ -6,20 +6,17 @@ from contextlib import closing
 from itertools import chain
 from typing import Any
 
-from app import findings, reconciling, remembered
+from app import remembered
 from app.ahead import ahead
-from app.analysis import expect
 from app.decoding import Decoder
-from app.defaults import default_requests
 from app.errors import AppError
-from app.estimation import ask, forget_step, parse
 from app.ingest import Reading, read_all
 from app.ingest.options import Options
 from app.ingest.record import File, Header, Item, Rollout
-from app.intake import Chunk, Intake, Plan, Shelf
-from app.jobs import BULK
+from app.intake import Chunk, Intake, Plan
+from app.summing import Summed, announce, may_look, sum_up, unseen
 from app.tasks import Restart, Task
-from storage import batches, rollouts, runs, uploads
+from storage import batches, runs, uploads
 from storage import jobs as job_rows
 from storage.batches import SPLIT_LENGTH
 from storage.database import WriteSession, checkpoint, hold, read
@@ -213,11 +210,12 @@ def nothing_read(problems: list[dict[str, Any]]) -> str:
 def publish(task: Task, upload: Upload, intake: Intake, decoder: Decoder | None) -> None:
     """Make every batch of the upload visible in one step, with its statistics and first estimates."""
     shelves = list(intake.shelves.values())
-    summed: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
+    look = may_look(task, upload)
+    summed: list[Summed] = []
     until = time.monotonic() + RECONCILE_SECONDS
     for shelf in shelves:
         task.check()
-        summed.append(sum_up(task, shelf, time.monotonic() < until))
+        summed.append(sum_up(task, shelf, time.monotonic() < until) if look else unseen(shelf))
 
     def end(session: WriteSession) -> None:
         hold(session, f"upload {upload.sha256}")
@@ -226,35 +224,11 @@ def publish(task: Task, upload: Upload, intake: Intake, decoder: Decoder | None)
             batches.discard_partial(session, upload.id)
             return
         require_batches(session, {shelf.id for shelf in shelves})
-        for shelf, (summary, _) in zip(shelves, summed, strict=True):
-            batches.finish(session, shelf.id, fields=shelf.provenance(), **summary)
-        for shelf, (_, reconciliation) in zip(shelves, summed, strict=True):
-            announce(session, task, shelf, reconciliation)
+        for shelf, found in zip(shelves, summed, strict=True):
+            batches.finish(session, shelf.id, fields=shelf.provenance(), **found.columns)
+        for shelf, found in zip(shelves, summed, strict=True):
+            announce(session, task, shelf, found)
         remembered.keep(session, upload.request, shelves, decoder)
         job_rows.finish(session, Upload, upload.id, "succeeded", done=upload.bytes)
 
     task.commit(end)
-
-
-def sum_up(task: Task, shelf: Shelf, in_time: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Statistics and findings of a batch that is all stored and not visible yet; and what made its recorded
-    advantages, where it has any and there is time to say it now."""
-    fields, made = shelf.provenance(), None
-    later = not in_time or shelf.tokens > reconciling.MOST_TOKENS
-    with read(task.engine) as session:
-        if not later:
-            made = reconciling.at_once(session, shelf.id, fields, shelf.header, shelf.format)
-        light = rollouts.columns(session, shelf.id)
-        statistics, said = findings.assess(session, shelf.id, fields, shelf.header, made or {}, light)
-    return {"statistics": statistics, "findings": said, "light": light}, made
-
-
-def announce(session: WriteSession, task: Task, shelf: Shelf, reconciliation: dict[str, Any] | None) -> None:
-    """Ask for the default estimates and reconciliation, and for estimates whose history the batch is in."""
-    batch = batches.get(session, shelf.id)
-    assert batch is not None
-    for body in default_requests(shelf):
-        ask(session, task.jobs, batch, parse(body), BULK, default=True)
-    if reconciling.recorded_in(batch.fields):
-        expect(session, task.jobs, batch.id, reconciliation)
-    forget_step(session, task.jobs, batch.run_id, batch.split, batch.step)

@@ -17,12 +17,13 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 
+from app.attempts import said
 from app.errors import BadRequest, Busy, NotFound, TooLarge, Unprocessable
 from app.ingest.options import Options
 from app.jobs import FINAL, Jobs, progress
 from app.lifecycle import request_cancel
 from app.settings import Settings
-from storage import runs, tokenizers, transfers, uploads
+from storage import runs, tokenizers, transfers, unchecked, uploads
 from storage.database import AnySession, WriteSession, hold, read, write
 from storage.ids import new_id
 from storage.models import Batch, Run, Upload
@@ -244,6 +245,7 @@ def batches_of(session: AnySession, upload_id: str) -> list[dict[str, Any]]:
         .where(Batch.upload_id == upload_id, Batch.state == "ready")
         .order_by(Run.name, Batch.step, Batch.split)
     ).all()
+    lacking = unchecked.of_batches(session, [batch.id for batch, _ in rows])
     return [
         {
             "id": batch.id,
@@ -253,6 +255,7 @@ def batches_of(session: AnySession, upload_id: str) -> list[dict[str, Any]]:
             "rollouts": batch.rollouts,
             "groups": batch.groups,
             "tokens": batch.tokens,
+            "unchecked": said(lacking.get(batch.id, {})),
         }
         for batch, run in rows
     ]

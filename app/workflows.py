@@ -5,7 +5,6 @@ answered from its record instead of being made twice. So the order of commits de
 file (or batch) and on what earlier commits returned.
 """
 
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +17,7 @@ from dbos import error as engine_errors
 from sqlalchemy import Engine, select
 
 from app.analysis import run_analysis
+from app.attempts import places
 from app.cache import BatchCache
 from app.errors import AppError
 from app.estimation import run_estimate
@@ -194,6 +194,5 @@ def explain(error: Exception, kind: Kind, id: str) -> tuple[str, list[dict[str, 
         return "Not enough memory for this job. Use a larger machine or device, or send smaller files.", []
     name = type(error).__name__
     # The message may quote a row of the file, so the log gets the places only.
-    frames = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]
-    log.error("job failed", kind=kind, id=id, error=name, where=frames)
+    log.error("job failed", kind=kind, id=id, error=name, where=places(error))
     return f"Stopped by an unforeseen error ({name}). The worker's log says where, under the id {id}.", []

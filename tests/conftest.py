@@ -1,5 +1,6 @@
 """Fixtures for every test: a fresh, migrated database, on both kinds unless a test asks for SQLite alone."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,8 +8,18 @@ import pytest
 from sqlalchemy import Engine
 
 import app  # noqa: F401  # for what it does: sets how torch's threads wait, before torch is loaded
+from app.attempts import FAILED
 from storage.database import make_engine
 from tests import databases
+
+
+@pytest.fixture(autouse=True)
+def no_check_fails(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A check that raises costs no row, so a test would not see it: it does here, unless it plants one."""
+    before = Counter(FAILED)
+    yield
+    if request.node.get_closest_marker("failing_checks") is None:
+        assert FAILED - before == Counter(), "a check raised"
 
 
 @pytest.fixture(scope="session")

@@ -53,12 +53,16 @@ class Place:
     def work(self) -> int:
         """Do every queued job, also those that jobs queue; how many."""
         done = 0
-        context = self.context()
-        while waiting := self.queued():
-            for kind, id, revision in waiting:
-                perform(context, kind, id, revision, self.commit)
-                done += 1
+        while now := self.work_once():
+            done += now
         return done
+
+    def work_once(self) -> int:
+        """Do the jobs that are queued now; how many."""
+        context, waiting = self.context(), self.queued()
+        for kind, id, revision in waiting:
+            perform(context, kind, id, revision, self.commit)
+        return len(waiting)
 
     def context(self, executor: str | None = None) -> Context:
         """What a worker of that name would run jobs with."""

@@ -1,5 +1,6 @@
 """Batches and what is to be said of them."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
@@ -8,11 +9,12 @@ from app.api.listing import Cursor, Limit, asked, listed
 from app.api.lookup import Id, batch_of, run_names, run_of
 from app.api.schemas.data import BatchDetail, BatchPage, FindingItem
 from app.api.strict import StrictRoute
+from app.attempts import said
 from app.deleting import delete_spent_uploads, return_space
 from app.deps import EngineDep, JobsDep, Reader, SettingsDep, Writer
 from app.estimation import forget_step
 from app.responses import etag, not_modified, respond
-from storage import batches, uploads
+from storage import batches, unchecked, uploads
 from storage.database import AnySession
 from storage.models import Batch, Upload
 
@@ -61,11 +63,12 @@ def get_batch(request: Request, session: Reader, batch_id: Id) -> Response:
     """A batch: counts, which fields are recorded, derived or absent, where it comes from, problems,
     statistics."""
     batch = batch_of(session, batch_id)
-    tag = etag("batch", batch.id)
-    return not_modified(request, tag) or respond(request, describe(session, batch), etag=tag)
+    failed = unchecked.of_batch(session, batch.id)
+    tag = etag("batch", batch.id, *failed)  # a reconciliation may take one away later
+    return not_modified(request, tag) or respond(request, describe(session, batch, failed), etag=tag)
 
 
-def describe(session: AnySession, batch: Batch) -> dict[str, Any]:
+def describe(session: AnySession, batch: Batch, failed: Mapping[str, str]) -> dict[str, Any]:
     upload = session.get_one(Upload, batch.upload_id)
     found = uploads.problems(session, upload.id, SHOWN_PROBLEMS)
     return {
@@ -78,6 +81,7 @@ def describe(session: AnySession, batch: Batch) -> dict[str, Any]:
             "header": batch.header,
         },
         "statistics": batch.statistics,
+        "unchecked": said(failed),
         "problems": [{name: getattr(problem, name) for name in PROBLEM_FIELDS} for problem in found],
         "problem_counts": upload.problem_counts,
     }
@@ -85,10 +89,15 @@ def describe(session: AnySession, batch: Batch) -> dict[str, Any]:
 
 @router.get("/{batch_id}/findings", response_model=list[FindingItem])
 def list_findings(request: Request, session: Reader, batch_id: Id) -> Response:
-    """What is wrong with the batch, worst first, with the numbers that prove it and the rows it concerns."""
+    """What is wrong with the batch, worst first, with the numbers that prove it and the rows it concerns.
+
+    The header X-Unchecked has the codes of checks that could not be done, where there are any.
+    """
     batch = batch_of(session, batch_id)
-    tag = etag("findings", batch.id, *batch.codes.items())  # a reconciliation may add one later
-    return not_modified(request, tag) or respond(request, batch.findings, etag=tag)
+    failed = unchecked.of_batch(session, batch.id)
+    tag = etag("findings", batch.id, *batch.codes.items(), *failed)  # a reconciliation may add one later
+    headers = {"X-Unchecked": ", ".join(failed)} if failed else None
+    return not_modified(request, tag) or respond(request, batch.findings, headers=headers, etag=tag)
 
 
 @router.delete("/{batch_id}", status_code=204)

@@ -9,10 +9,11 @@ from app.api.listing import Cursor, Limit, asked, listed
 from app.api.lookup import RunKey, run_of
 from app.api.schemas.data import RunDetail, RunPage, StepPage
 from app.api.strict import StrictRoute
+from app.attempts import said
 from app.deleting import delete_spent_uploads, return_space
 from app.deps import EngineDep, Reader, SettingsDep, Writer
 from app.errors import BadRequest
-from app.findings.of_run import run_findings
+from app.findings.of_run import kept_findings
 from app.responses import respond
 from storage import runs, uploads
 from storage.pages import Page, decode_cursor, encode_cursor
@@ -89,8 +90,9 @@ def get_run(request: Request, session: Reader, run: RunKey) -> Response:
     found = run_of(session, run)
     held = runs.row(session, found.id)
     assert held is not None
-    said = run_findings(session, found.id)
-    return respond(request, {**asdict(held), "splits": runs.splits(session, found.id), "findings": said})
+    checked = kept_findings(runs.steps(session, found.id))
+    more = {"findings": checked.findings, "unchecked": said(checked.failed)}
+    return respond(request, {**asdict(held), "splits": runs.splits(session, found.id), **more})
 
 
 @router.delete("/{run:path}", status_code=204)

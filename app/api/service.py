@@ -18,7 +18,7 @@ from app.jobs import KINDS, UNITS, Kind
 from app.observe import Metrics
 from app.responses import respond
 from app.settings import Settings
-from storage import jobs, workers
+from storage import jobs, unchecked, workers
 from storage.database import AnySession, DatabaseGone, read, schema_is_current
 from storage.jobs import JobRow
 from storage.models import STATES, Worker
@@ -144,6 +144,11 @@ def gauges(session: AnySession, settings: Settings) -> CollectorRegistry:
     for kind in KINDS:
         for state in STATES:
             held.labels(kind, state).set(counted.get((kind, state), 0))
+    lacking = Gauge(
+        "vantage_unchecked_batches", "Batches whose check could not be done.", ("check",), registry=registry
+    )
+    for check, batches in unchecked.counts(session).items():
+        lacking.labels(check).set(batches)
     alive = Gauge("vantage_workers_alive", "Workers that were heard of lately.", registry=registry)
     silent_before = time.time() - settings.dead_after_seconds
     found = [worker_item(worker, silent_before) for worker in workers.list_all(session, silent_before)]

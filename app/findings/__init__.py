@@ -4,8 +4,12 @@
 this folder with a `FINDING`; none fires on a clean batch.
 """
 
+import json
+from functools import partial
 from typing import Any
 
+from app.attempts import FINDINGS as ALL
+from app.attempts import STATISTICS, Attempts
 from app.findings import (
     advantages_on_masked_tokens,
     duplicate_rollouts,
@@ -48,7 +52,7 @@ from app.findings import (
 )
 from app.findings.finding import SEVERITIES, Finding, reports
 from app.findings.reading import Observer, read_view
-from app.findings.statistics import batch_statistics
+from app.findings.statistics import batch_statistics, for_batch
 from app.findings.view import View
 from storage.database import AnySession
 from storage.rollouts import Columns
@@ -102,7 +106,7 @@ FINDINGS: dict[str, Finding] = {
 
 
 OBSERVERS = {
-    code: Observer(finding.begin, finding.observe)
+    code: Observer(finding.title, finding.begin, finding.observe)
     for code, finding in FINDINGS.items()
     if finding.observe is not None
 }
@@ -114,17 +118,19 @@ def run(
     fields: dict[str, Any] | None = None,
     header: dict[str, Any] | None = None,
     reconciliation: dict[str, Any] | None = None,
+    attempts: Attempts | None = None,
 ) -> list[dict[str, Any]]:
     """Every finding of a batch in any state, worst first: `{code, severity, title, explanation, remedy,
     evidence, groups, groups_total, rollouts, rollouts_total}`.
 
     `fields` (field -> "recorded" | "derived:…" | "absent") and `header` are to be given for a batch that is
-    still being written, and `reconciliation` where `app.reconciling.answer` was asked already. Raises
-    storage.arrays.Corrupt.
+    still being written, and `reconciliation` where `app.reconciling.answer` was asked already. `attempts`
+    learns which checks raised; the others stand. Raises storage.arrays.Corrupt.
     """
-    view = read_view(session, batch_id, fields, header, observers=OBSERVERS)
-    recorded_advantages_disagree.prepare(session, batch_id, view, reconciliation)
-    return check(view)
+    attempts = attempts or Attempts({"batch": batch_id})
+    view = read_view(session, batch_id, fields, header, observers=OBSERVERS, attempts=attempts)
+    recorded_advantages_disagree.prepare(session, batch_id, view, reconciliation, attempts)
+    return check(view, attempts)
 
 
 def assess(
@@ -134,19 +140,52 @@ def assess(
     header: dict[str, Any] | None = None,
     reconciliation: dict[str, Any] | None = None,
     columns: Columns | None = None,
+    attempts: Attempts | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Statistics (see `app.findings.statistics`) and findings of a batch, which is read only once.
-    `columns`: its light columns, where they are read already. The rest as for `run`."""
-    view = read_view(session, batch_id, fields, header, observers=OBSERVERS, columns=columns)
-    recorded_advantages_disagree.prepare(session, batch_id, view, reconciliation)
-    return batch_statistics(view), check(view)
+    """Statistics (see `app.findings.statistics`; empty where they cannot be made) and findings of a batch,
+    which is read only once. `columns`: its light columns, where they are read already. The rest as for `run`,
+    but that nothing is raised: what cannot be read cannot be checked."""
+    attempts = attempts or Attempts({"batch": batch_id})
+    try:
+        view = read_view(
+            session, batch_id, fields, header, observers=OBSERVERS, columns=columns, attempts=attempts
+        )
+    except Exception as error:
+        attempts.fail(ALL, error)
+        return attempts.do(STATISTICS, partial(_light_statistics, session, batch_id, fields), {}), []
+    recorded_advantages_disagree.prepare(session, batch_id, view, reconciliation, attempts)
+    statistics: dict[str, Any] = attempts.do(STATISTICS, lambda: _storable(batch_statistics(view)), {})
+    return statistics, check(view, attempts)
 
 
-def check(view: View) -> list[dict[str, Any]]:
-    """The findings of a view, worst first."""
-    fired = [
-        {"code": finding.code, **said}
-        for finding in FINDINGS.values()
-        for said in reports(finding.check(view))
-    ]
+def check(view: View, attempts: Attempts | None = None) -> list[dict[str, Any]]:
+    """The findings of a view, worst first. `attempts` learns which checks raised, and knows those that did
+    already while the tokens were read."""
+    attempts = attempts or Attempts()
+    fired: list[dict[str, Any]] = []
+    for code, finding in FINDINGS.items():
+        if code not in attempts.failed:
+            fired += attempts.do((code, finding.title), partial(_said, finding, view), [])
     return sorted(fired, key=lambda said: SEVERITIES.index(said["severity"]))
+
+
+def _said(finding: Finding, view: View) -> list[dict[str, Any]]:
+    """What one finding says. Raises whatever keeps that from being stored, too."""
+    said: list[dict[str, Any]] = [
+        _storable({"code": finding.code, **each}) for each in reports(finding.check(view))
+    ]
+    unknown = {each["severity"] for each in said} - set(SEVERITIES)
+    if unknown:
+        raise ValueError(f"{finding.code} has an unknown severity")
+    return said
+
+
+def _light_statistics(session: AnySession, batch_id: str, fields: dict[str, Any] | None) -> dict[str, Any]:
+    return _storable(for_batch(session, batch_id, fields))
+
+
+def _storable(made: dict[str, Any]) -> dict[str, Any]:
+    """The same. Raises TypeError or ValueError where it is no JSON: else storing it would fail, rows and
+    all."""
+    json.dumps(made)
+    return made

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Text, cast, func, or_, select
 
 from app.ahead import ahead
+from app.attempts import Attempts
 from app.findings import token_facts
 from app.findings.longer import longer_values
 from app.findings.part import Part
@@ -26,8 +28,10 @@ CUT = ("length", "max_tokens", "truncated")
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """`begin(view)` gives a state before the tokens are read, `observe(part, state)` adds each part to it."""
+    """`begin(view)` gives a state before the tokens are read, `observe(part, state)` adds each part to it.
+    `title`: of the check."""
 
+    title: str
     begin: Callable[[View], Any]
     observe: Callable[[Part, Any], None]
 
@@ -40,11 +44,12 @@ def read_view(
     deep: bool = True,
     observers: Mapping[str, Observer] | None = None,
     columns: rollouts.Columns | None = None,
+    attempts: Attempts | None = None,
 ) -> View:
     """The view of a batch in any state. `fields` and `header` replace the batch's own, which a batch that is
     being written does not have yet. Not `deep`: without what only texts and token arrays tell, and without
     the `observers`, whose facts are in `view.facts` under their names. `columns`: the batch's, where they are
-    read already. Raises Corrupt."""
+    read already. `attempts` learns which observers raised. Raises Corrupt."""
     batch = batches.get_any(session, batch_id)
     columns = rollouts.columns(session, batch_id) if columns is None else columns
     known = {str(name): str(how) for name, how in (fields or (batch.fields if batch else {})).items()}
@@ -53,7 +58,7 @@ def read_view(
     view.split = batch.split if batch else None
     if deep:
         _deepen(session, batch_id, batch, view)
-        _observe(session, batch_id, columns, view, observers or {})
+        _observe(session, batch_id, columns, view, observers or {}, attempts)
     return view
 
 
@@ -202,21 +207,32 @@ def _observe(
     columns: rollouts.Columns,
     view: View,
     observers: Mapping[str, Observer],
+    attempts: Attempts | None,
 ) -> None:
     names = arrays.fields(session, batch_id)
     parts = read_parts(session, batch_id, columns.group_no, columns.part)
     # The next part is read and decoded while everybody looks at one.
     with closing(parts), ahead(decoded(parts), lambda: None) as coming:
-        watch(view, names, coming, observers)
+        watch(view, names, coming, observers, attempts)
 
 
-def watch(view: View, names: Sequence[str], parts: Iterable[Part], observers: Mapping[str, Observer]) -> None:
-    """Show every part of the batch to everybody who looks at tokens, each part once. `names`: its fields."""
-    view.facts = {name: observer.begin(view) for name, observer in observers.items()}
+def watch(
+    view: View,
+    names: Sequence[str],
+    parts: Iterable[Part],
+    observers: Mapping[str, Observer],
+    attempts: Attempts | None = None,
+) -> None:
+    """Show every part of the batch to everybody who looks at tokens, each part once. `names`: its fields. An
+    observer that raises sees no more, and `attempts` knows of it."""
+    attempts = attempts or Attempts()
+    for name, observer in observers.items():
+        view.facts[name] = attempts.do((name, observer.title), partial(observer.begin, view), None)
     view.tokens.reward_field = token_facts.reward_field(names)
     for part in parts:
         token_facts.observe(part, view.tokens, view.rollouts)
         for name, observer in observers.items():
-            observer.observe(part, view.facts[name])
+            if name not in attempts.failed:
+                attempts.do((name, observer.title), partial(observer.observe, part, view.facts[name]), None)
     if view.tokens.advantage is not None:
         view.advantage = np.where(np.isnan(view.advantage), view.tokens.advantage, view.advantage)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from app import reconciling
+from app.attempts import Attempts
 from app.findings.finding import Finding, Report, report
 from app.findings.view import Ints, View
 from app.formatting import integer, number, plural
@@ -39,13 +40,19 @@ NONE = (
 )
 
 
-def prepare(session: AnySession, batch_id: str, view: View, found: dict[str, Any] | None = None) -> None:
+def prepare(
+    session: AnySession,
+    batch_id: str,
+    view: View,
+    found: dict[str, Any] | None = None,
+    attempts: Attempts | None = None,
+) -> None:
     """Put the reconciliation where `check` looks for it: `found` (empty: not known yet), else that of a batch
-    that is small enough."""
+    that is small enough. `attempts` learns whether it raised."""
     if found is None and int(view.length.clip(min=0).sum()) <= reconciling.MOST_TOKENS:
         batch = batches.get_any(session, batch_id)
         found = reconciling.at_once(
-            session, batch_id, view.fields, view.header, batch.format if batch else ""
+            session, batch_id, view.fields, view.header, batch.format if batch else "", attempts
         )
     view.facts[CODE] = found or None
 

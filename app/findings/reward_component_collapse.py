@@ -48,7 +48,7 @@ def check(view: View) -> dict[str, Any] | None:
     groups = group_statistics(view.reward, view.group, view.groups)
     cancelled = np.flatnonzero(groups.constant & (different > 0))
     compared = int((groups.scored >= 2).sum())
-    many = cancelled.size >= max(SHARE * compared, min(2, compared))
+    many = cancelled.size > 0 and cancelled.size >= max(SHARE * compared, min(2, compared))
     pairs, equal = int(different.sum()), int(merged.sum())
     if not many and not (pairs >= LEAST_PAIRS and equal >= PAIRS * pairs):
         return None

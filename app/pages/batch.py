@@ -7,6 +7,7 @@ import numpy as np
 from fastapi import Query
 from sqlalchemy import select
 
+from app.attempts import sentence
 from app.deps import Reader
 from app.errors import NotFound
 from app.figures import FIGURES
@@ -22,7 +23,7 @@ from app.pages.request_form import RequestForm, form_for
 from app.pages.run import ChartOf, Slice, budget_of
 from app.pages.wall import Wall, wall
 from app.templating import Crumb, with_query
-from storage import batches
+from storage import batches, unchecked
 from storage.database import ReadSession
 from storage.models import Batch, Run
 
@@ -61,7 +62,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class BatchPage:
-    """`header`: what the file says of itself. `before`, `after`: batches of the neighbouring steps."""
+    """`header`: what the file says of itself. `before`, `after`: batches of the neighbouring steps.
+    `unchecked`: a sentence for each check that could not be done."""
 
     title: str
     crumbs: tuple[Crumb, ...]
@@ -79,6 +81,7 @@ class BatchPage:
     after: str | None
     statistics: dict[str, Any]
     findings: tuple[FindingView, ...]
+    unchecked: tuple[str, ...]
     picker: Picker
     form: RequestForm
     budget: tuple[Slice, ...]
@@ -113,6 +116,7 @@ def build(
         before=before,
         after=after,
         findings=findings_of(session, batch),
+        unchecked=tuple(map(sentence, unchecked.of_batch(session, batch.id).values())),
         picker=picker,
         form=form_for(batch),
         budget=budget_of(batch.statistics),

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import select
 
 from app import uploads
+from app.attempts import FINDINGS
 from app.deps import Reader
 from app.formatting import integer, plural
 from app.ingest import FORMATS
@@ -103,9 +104,30 @@ def checks_of(receipt: Mapping[str, Any], batches: Sequence[Batch]) -> list[Chec
     checks = [_rows(receipt), *_problems(receipt)]
     if receipt["format"]:
         checks.append(Check("pass", "The format was recognised", str(receipt["format"])))
+    lacking = {batch["id"]: {each["check"] for each in batch["unchecked"]} for batch in receipt["batches"]}
     if batches:
-        checks += [*_rewards(batches), _groups(batches), _fields(batches), *_findings(batches)]
-    return checks
+        checks += [*_rewards(batches), _groups(batches), _fields(batches), *_findings(batches, lacking)]
+    return [*checks, *_unchecked(receipt["batches"])]
+
+
+def _unchecked(listed: Sequence[Mapping[str, Any]]) -> list[Check]:
+    """One check per check that could not be done, with the first batch that lacks it."""
+    first: dict[str, tuple[str, str]] = {}
+    counted: Counter[str] = Counter()
+    for batch in listed:
+        for each in batch["unchecked"]:
+            first.setdefault(each["check"], (each["message"], batch["id"]))
+            counted[each["check"]] += 1
+    return [
+        Check(
+            "warn",
+            message.removesuffix("."),
+            f"In {plural(counted[code], 'batch', 'batches')}. Every row is stored; the worker's log says "
+            f"where it stopped, under {code}.",
+            href=f"/batches/{batch_id}",
+        )
+        for code, (message, batch_id) in first.items()
+    ]
 
 
 def _rows(receipt: Mapping[str, Any]) -> Check:
@@ -219,12 +241,14 @@ def has(batch: Batch, field: str) -> bool:
     return str(batch.fields.get(field, "absent")) != "absent"
 
 
-def _findings(batches: Sequence[Batch]) -> list[Check]:
+def _findings(batches: Sequence[Batch], lacking: Mapping[str, set[str]]) -> list[Check]:
+    """`lacking`: id of a batch -> codes of what could not be checked in it."""
     checks = []
     for code, (absent, present) in CHECKED.items():
         hit = [batch for batch in batches if code in batch.codes]
         if not hit:
-            checks.append(Check("pass", absent, ""))
+            everywhere = all({code, FINDINGS[0]}.isdisjoint(lacking[batch.id]) for batch in batches)
+            checks += [Check("pass", absent, "")] if everywhere else []
             continue
         said = next(finding for finding in hit[0].findings if finding["code"] == code)
         detail = str(said["title"]) + (f" ({len(hit)} batches)" if len(hit) > 1 else "")

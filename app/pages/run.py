@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
+from app.attempts import sentence
 from app.deps import Reader
 from app.errors import NotFound
 from app.figures import FIGURES
@@ -99,13 +100,15 @@ class ChangeView:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """`events` tells an open page when the run has another `version`."""
+    """`events` tells an open page when the run has another `version`. `unchecked`: a sentence for each check
+    that could not be done."""
 
     title: str
     crumbs: tuple[Crumb, ...]
     events: str
     version: str
     findings: tuple[ChangeView, ...]
+    unchecked: tuple[str, ...]
     newest: Newest | None
     charts: tuple[ChartOf, ...]
     splits: tuple[str, ...]
@@ -138,12 +141,14 @@ def build(
     lines = tuple(line_of(row) for row in shown[(page - 1) * PER_PAGE : page * PER_PAGE])
     ends = [value for line in lines if line.quantiles for value in (line.quantiles[0], line.quantiles[-1])]
     known = [row.step for row in rows if row.step is not None]
+    checked = kept_findings([row for row in rows if split in (None, row.split)])
     return RunPage(
         title=found.name,
         crumbs=(Crumb("Runs", "/"), Crumb(found.name)),
         events=f"/api/v1/runs/{found.id}/events",
         version=runs.version(session, found.id),
-        findings=tuple(map(change_of, kept_findings([row for row in rows if split in (None, row.split)]))),
+        findings=tuple(map(change_of, checked.findings)),
+        unchecked=tuple(map(sentence, checked.failed.values())),
         newest=newest_of(session, shown),
         charts=charts_of(found.id, split),
         splits=tuple(sorted({row.split for row in rows if row.split is not None})),

@@ -234,3 +234,37 @@ def test_the_same_bytes_at_the_same_time_are_one_batch(place: Place) -> None:
     assert adopted["duplicate_of"] == second
     assert adopted["batches"] == made["batches"]
     assert count(place, Batch) == 1
+
+
+def test_a_check_that_kills_its_worker_costs_no_row(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does for which there is not enough memory: the last worker that tries does not look."""
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr("app.storing.sum_up", killed)
+    upload_id, _ = place.upload(dump())
+    engine, limit = Engine(place, 0), place.settings.max_attempts
+    for _ in range(limit - 1):
+        with pytest.raises(Killed):
+            run(place, engine, upload_id, live=100)
+    assert run(place, engine, upload_id, live=100) == "succeeded"
+    with read(place.engine) as session:
+        body = receipt(session, upload_id)
+    (batch,) = body["batches"]
+    assert (body["counts"]["accepted"], batch["rollouts"]) == (24, 24)
+    assert {each["check"] for each in batch["unchecked"]} == {"findings", "statistics"}
+    assert len(contents(place, batch["id"])) == 24
+
+
+def test_a_worker_that_dies_once_is_no_reason_not_to_look(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload_id, _ = place.upload(dump())
+    engine = Engine(place, 0)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("app.storing.sum_up", lambda *_: (_ for _ in ()).throw(Killed()))
+        run(place, engine, upload_id, live=100)
+    assert run(place, engine, upload_id, live=100) == "succeeded"
+    with read(place.engine) as session:
+        assert receipt(session, upload_id)["batches"][0]["unchecked"] == []

@@ -96,6 +96,12 @@ def test_components_merged_by_their_sum() -> None:
     assert found["evidence"]["pairs_of_different_components"] == 4 * 8
 
 
+def test_components_of_single_rollouts_do_not_collapse() -> None:
+    """No rollout has a sibling that its sum could hide it from."""
+    groups = [[(1.0, 0.0)], [(0.0, 0.5)], [(1.0, 0.5)]]
+    assert set(codes_of(with_components(groups, (1.0, 1.0), ("correct", "format")))) == {"singleton_groups"}
+
+
 # --- length, spread --------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,14 @@ class Shape(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class UncheckedItem(Shape):
+    """A check that could not be done. What it would have found, nobody knows; every row is stored."""
+
+    check: str = Field(description="The finding's code, or another check's.", examples=["nonfinite_values"])
+    title: str
+    message: str = Field(examples=["Could not be checked: Values that are NaN, infinite or missing."])
+
+
 class RowProblem(Shape):
     """`row` counts from 1; null where it is about the file or the request."""
 

@@ -4,7 +4,15 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.api.schemas.common import Nonfinite, NonfiniteFields, Number, Numbers, Shape, Time
+from app.api.schemas.common import (
+    Nonfinite,
+    NonfiniteFields,
+    Number,
+    Numbers,
+    Shape,
+    Time,
+    UncheckedItem,
+)
 from app.api.schemas.uploads import UploadProblem
 
 Signal = Literal["mixed", "fail", "pass", "single", "unscored"]
@@ -46,6 +54,7 @@ class RunFindingItem(Shape):
 class RunDetail(RunItem):
     splits: list[str | None]
     findings: list[RunFindingItem] = Field(description="Worst first, from the steps' statistics.")
+    unchecked: list[UncheckedItem] = Field(description="Checks of the run that could not be done.")
 
 
 class StepItem(Shape):
@@ -113,6 +122,7 @@ class BatchDetail(BatchItem):
     )
     provenance: Provenance
     statistics: dict[str, Any]
+    unchecked: list[UncheckedItem] = Field(description="Checks of the batch that could not be done.")
     problems: list[UploadProblem]
     problem_counts: dict[str, int]
 

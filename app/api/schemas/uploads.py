@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.api.schemas.common import Progress, Shape, State, Time, responses
+from app.api.schemas.common import Progress, Shape, State, Time, UncheckedItem, responses
 
 
 class UploadCounts(Shape):
@@ -21,6 +21,7 @@ class UploadedBatch(Shape):
     rollouts: int
     groups: int
     tokens: int
+    unchecked: list[UncheckedItem] = Field(description="Checks that could not be done; the rows stand.")
 
 
 class UploadProblem(Shape):
