@@ -124,15 +124,14 @@ def model_of(kind: Kind) -> type[Upload] | type[Estimate] | type[Analysis]:
 
 def connect(settings: Settings) -> Jobs:
     """A client of the queue; the schema must be there (`prepare`)."""
-    return Jobs(
-        DBOSClient(
-            system_database_url=settings.url,
-            application_name=APPLICATION,
-            # The engine's default would unpickle what it finds in the database.
-            serializer=DBOSPortableJSONSerializer(),
-        ),
-        bell_of(settings),
+    client = DBOSClient(
+        system_database_url=settings.url,
+        application_name=APPLICATION,
+        # The engine's default would unpickle what it finds in the database.
+        serializer=DBOSPortableJSONSerializer(),
     )
+    client._sys_db.engine.hide_parameters = True  # it can be given neither this nor its SQLAlchemy engine
+    return Jobs(client, bell_of(settings))
 
 
 def prepare(settings: Settings) -> None:

@@ -1,6 +1,7 @@
 """Structured logs: one JSON object a line on standard error, with the request id where there is one.
 
-No rollout text, token or password is ever a field of a log line; ids, counts, states and times are.
+No rollout text, token or password is ever a field of a log line; ids, counts, states and times are. What
+comes with an exception or from a library is brought into that form by `app.log_texts`.
 """
 
 import logging
@@ -8,6 +9,8 @@ import sys
 
 import structlog
 from structlog.typing import EventDict
+
+from app.log_texts import log_what_nobody_caught, without_texts
 
 #: What a person asked for is no error: the engine logs a traceback for each cancelled job.
 EXPECTED = ("DBOSAwaitedWorkflowCancelledError", "DBOSWorkflowCancelledError", "DBOSWorkflowConflictIDError")
@@ -45,8 +48,8 @@ def configure(process: str, level: str = "INFO") -> None:
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
             processors=[
+                without_texts,
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.format_exc_info,
                 structlog.processors.JSONRenderer(),
             ],
         )
@@ -54,6 +57,10 @@ def configure(process: str, level: str = "INFO") -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
+    # Warnings of libraries, too, may quote what they warn of; and nothing may go past the handler.
+    logging.captureWarnings(True)
+    logging.lastResort = None
+    log_what_nobody_caught()
     _tame("dbos", "WARNING")
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "alembic"):
         _tame(name, "WARNING")

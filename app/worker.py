@@ -128,9 +128,10 @@ def launch(context: Context, queues: Sequence[Kind]) -> Callable[[str], None]:
     # It records each step after the step's own commit, so it must not wait for the disk either.
     sqlite = context.settings.url.startswith("sqlite")
     config["db_engine_kwargs"] = {
+        "hide_parameters": True,
         "connect_args": {"factory": Repeatable}
         if sqlite
-        else {"application_name": session_name(context.executor)}
+        else {"application_name": session_name(context.executor)},
     }
     engine = DBOS(config=config)
     register(context)
@@ -231,6 +232,6 @@ def run(
             while not stop.wait(0.5):
                 pass
     except Exception as error:
-        log.error("worker failed", error=type(error).__name__, detail=str(error))
+        log.error("worker failed", exc_info=error)
         code = 1
     os._exit(code)

@@ -70,11 +70,13 @@ def make_engine(
     `repeatable`: what is written can be written again, as a job's results can. Then SQLite's commits do not
     wait for the disk: a crash of the machine may undo the last of them, in order and each as a whole.
     `read_only`: a SQLite file is opened as it is, also from a folder that cannot be written.
+    What a statement was given is in no message of an error: it may be the text of a rollout.
     """
     if url.startswith("sqlite"):
         engine = create_engine(
-            url, pool_size=pool_size, max_overflow=10, connect_args={"timeout": BUSY_MS / 1000}
-        )
+            url, pool_size=pool_size, max_overflow=10, hide_parameters=True,
+            connect_args={"timeout": BUSY_MS / 1000},
+        )  # fmt: skip
         synchronous = None if read_only else "NORMAL" if repeatable else "FULL"
         event.listen(engine, "connect", partial(_prepare_sqlite, synchronous))
         watch = _FileWatch(engine.url.database)
@@ -84,8 +86,9 @@ def make_engine(
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     engine = create_engine(
-        psycopg_url(url), pool_size=pool_size, max_overflow=10, connect_args={"application_name": name}
-    )
+        psycopg_url(url), pool_size=pool_size, max_overflow=10, hide_parameters=True,
+        connect_args={"application_name": name},
+    )  # fmt: skip
     event.listen(engine, "before_cursor_execute", _ask_in_binary)
     return engine
 

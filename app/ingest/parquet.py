@@ -1,7 +1,6 @@
 """Parquet files as rows of fields: checked before anything is read, then a few rows at a time.
 
-A few kilobytes can declare gigabytes (dictionary and run-length encoding), so what the footer declares is
-held against the limits first, text columns keep their dictionaries, and the rest is counted as it is decoded.
+A few kilobytes can declare gigabytes: what a file would become is known from `parquet_limits` before it does.
 """
 
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from app.errors import TooLarge
 from app.ingest.expand import Account, Caps
 from app.ingest.json_rows import FLOAT_LISTS, INT_LISTS
 from app.ingest.jsonable import values_of
+from app.ingest.parquet_limits import Declared, check_prefixed, declared, pieces, spelled
 from app.ingest.record import Source, Unreadable
 from app.settings import Settings
 from storage.arrays import MISSING
@@ -25,10 +25,9 @@ MAGIC = b"PAR1"
 MAX_BATCH_ROWS = 256
 #: What the numbers of one batch of rows should take; Arrow needs many times as much while it decodes them.
 NUMBER_BYTES = 4 << 20
-#: What one batch may take if every text of a nested column were as long as its whole dictionary.
-TEXT_BYTES = 256 << 20
+#: What one batch may take of texts that no dictionary tells the length of.
+TEXT_BYTES = 64 << 20
 BUFFER = 1 << 20
-WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
 _FAILURES = (pa.ArrowException, OSError, ValueError, KeyError, UnicodeDecodeError, OverflowError, TypeError)
 _DAMAGED = "the Parquet footer is damaged; copy the file again."
@@ -36,11 +35,13 @@ _DAMAGED = "the Parquet footer is damaged; copy the file again."
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A checked file, ready to be read. `columns` in the file's order."""
+    """A checked file, ready to be read. `columns` in the file's order; `texts`: paths of those that are read
+    as numbers of their dictionary."""
 
     columns: list[str]
     schema: pa.Schema
     metadata: dict[bytes, bytes]
+    texts: list[str]
     batch_rows: int
     account: Account
 
@@ -102,53 +103,55 @@ def checked(source: Source, settings: Settings) -> Table:
             repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
             message = f"column {', '.join(repeated)} is there twice; rename one of them."
             raise Unreadable(message, "repeated_column")
-        try:
-            numbers, longest = _declared(footer)
-        except _FAILURES:
-            raise Unreadable(_DAMAGED, "parquet_damaged") from None
+        found = _declared(file)
     size = source.path.stat().st_size if source.path is not None else 0
     account = Caps(settings).account(source.name, size)
-    account.reach(numbers, size)
-    per_row = numbers // max(1, footer.num_rows)
-    batch_rows = max(1, min(MAX_BATCH_ROWS, TEXT_BYTES // max(1, longest), NUMBER_BYTES // max(1, per_row)))
-    return Table(schema.names, schema, schema.metadata or {}, batch_rows, account)
+    account.reach(found.numbers, size)
+    check_prefixed(source.name, found, settings)
+    per_row = found.numbers // max(1, footer.num_rows)
+    fitting = min(TEXT_BYTES // max(1, found.longest), NUMBER_BYTES // max(1, per_row))
+    batch_rows = max(1, min(MAX_BATCH_ROWS, fitting))
+    return Table(schema.names, schema, schema.metadata or {}, found.dictionaries, batch_rows, account)
 
 
-def _declared(footer: Any) -> tuple[int, int]:
-    """Bytes of all declared numbers, and the size of the largest column chunk of texts inside lists."""
-    numbers = longest = 0
-    for group in range(footer.num_row_groups):
-        for index in range(footer.num_columns):
-            chunk = footer.row_group(group).column(index)
-            if chunk.physical_type in WIDTHS:
-                numbers += chunk.num_values * WIDTHS[chunk.physical_type]
-            elif "." in chunk.path_in_schema:
-                longest = max(longest, chunk.total_uncompressed_size)
-    return numbers, longest
+def _declared(file: pq.ParquetFile) -> Declared:
+    try:
+        return declared(file)
+    except _FAILURES:
+        raise Unreadable(_DAMAGED, "parquet_damaged") from None
 
 
 def rows(table: Table, source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each row's number from 1 and its fields that are not null. Raises Unreadable, TooLarge."""
-    texts = [field.name for field in table.schema if _is_text(field.type)]
-    with opened(source, texts) as file:
+    with opened(source, table.texts) as file:
         number, total = 0, max(1, file.metadata.num_rows)
         size = source.path.stat().st_size if source.path is not None else 0
-        batches = file.iter_batches(batch_size=table.batch_rows)
-        decoded = 0
+        parts = _parts(file.iter_batches(batch_size=table.batch_rows), table.account, size)
         while True:
             try:
-                batch = next(batches, None)
+                batch = next(parts, None)
                 if batch is None:
                     return
-                held, spent = cells(batch)
+                held = cells(batch)
             except _FAILURES as error:
                 raise Unreadable(_sentence(number, error), "parquet_damaged") from None
-            decoded += spent
-            table.account.reach(decoded, size)
             for index in range(batch.num_rows):
                 number += 1
                 yield number, {name: values[index] for name, values in held if values[index] is not None}
             source.report(size * number // total)
+
+
+def _parts(batches: Iterator[Any], account: Account, size: int) -> Iterator[Any]:
+    """The batches, or parts of them, each counted before its texts are spelled out. A prompt that repeats is
+    counted once. Raises TooLarge."""
+    decoded = 0
+    for batch in batches:
+        for part, sizes in pieces(batch):
+            for name, column, spent in zip(part.schema.names, part.columns, sizes, strict=True):
+                once = name == "prompt" and pa.types.is_dictionary(column.type)
+                decoded += column.nbytes if once else spent
+            account.reach(decoded, size)
+            yield part
 
 
 def _sentence(number: int, error: Exception) -> str:
@@ -156,18 +159,9 @@ def _sentence(number: int, error: Exception) -> str:
     return f"the Parquet data is damaged after row {number} ({reason}); rows before it stand. Copy it again."
 
 
-def cells(batch: Any) -> tuple[list[tuple[str, list[Any]]], int]:
-    """Values of every column per row, and how many bytes they take. A prompt that repeats is counted once."""
-    found, spent = [], 0
-    for index, name in enumerate(batch.schema.names):
-        column = batch.column(index)
-        values = _values(name, column)
-        if pa.types.is_dictionary(column.type) and name != "prompt":
-            spent += sum(len(value) for value in values if value is not None)
-        else:
-            spent += column.nbytes
-        found.append((name, values))
-    return found, spent
+def cells(batch: Any) -> list[tuple[str, list[Any]]]:
+    """Values of every column per row."""
+    return [(name, _values(name, batch.column(name))) for name in batch.schema.names]
 
 
 def _values(name: str, column: Any) -> list[Any]:
@@ -179,11 +173,7 @@ def _values(name: str, column: Any) -> list[Any]:
     flat = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if flat and name in FLOAT_LISTS | INT_LISTS and _is_number(kind.value_type):
         return _arrays(column)
-    return values_of(column)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return values_of(spelled(column))
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -49,7 +49,7 @@ def begin_sqlite(connection: Connection) -> None:
 
 
 url = context.config.get_main_option("sqlalchemy.url") or ""
-engine = create_engine(url, poolclass=NullPool)
+engine = create_engine(url, poolclass=NullPool, hide_parameters=True)
 if engine.dialect.name == "sqlite":
     event.listen(engine, "connect", prepare_sqlite)
     event.listen(engine, "begin", begin_sqlite)
