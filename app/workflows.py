@@ -24,6 +24,7 @@ from app.estimation import run_estimate
 from app.jobs import Jobs, Kind, ended_text, get, model_of
 from app.lifecycle import give_up, settle_cancelled, start_again
 from app.logs import get_logger
+from app.memory import give_back
 from app.settings import Settings
 from app.storing import run_ingest
 from app.tasks import Cancelled, Commit, Restart, Superseded, Task, Work
@@ -87,6 +88,8 @@ def _register_kind(context: Context, kind: Kind, commit: Commit) -> None:
         outcome = perform(context, kind, id, revision, commit)
         context.jobs.bell.ring(ended_text(kind, id))
         checkpoint(context.engine, cut=False)  # now that nobody waits for it
+        if kind == "ingest":  # the one that takes memory as files please
+            give_back()
         return outcome
 
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from app.ingest import arrow_sizes, documents, named_rows, names, parquet
 from app.ingest.canonical_parquet import without_nulls
-from app.ingest.expand import Caps
+from app.ingest.expand import Account, Caps
 from app.ingest.notes import Notes
+from app.ingest.parquet_limits import pieces, spent_by
 from app.ingest.record import About, Format, Header, Item, Rollout, Source, Unreadable
 from app.settings import Settings
 
@@ -110,28 +111,32 @@ def _rows(table: Any, source: Source, settings: Settings) -> Iterator[tuple[int,
             if batch is None:
                 return
             batch.validate(full=True)
-            spent += batch.nbytes
+            counted = list(pieces(batch))
         except _FAILURES as error:
             raise Unreadable(_sentence(number, error), "arrow_damaged") from None
-        account.reach(spent, size)
-        for part in _parts(batch):
+        for part in _parts(counted, spent, account, size):
             try:
-                cells, _ = parquet.cells(part)
+                cells = parquet.cells(part)
             except _FAILURES as error:
                 raise Unreadable(_sentence(number, error), "arrow_damaged") from None
             for index in range(part.num_rows):
                 number += 1
                 row = {name: values[index] for name, values in cells if values[index] is not None}
                 yield number, _plain(row)
+        spent += sum(spent_by(piece, sizes) for piece, sizes in counted)
         source.report(min(size, spent))
 
 
-def _parts(batch: Any) -> Iterator[Any]:
-    """The batch in pieces of so many rows that their values fit into memory as objects."""
-    per_row = max(1, batch.nbytes // max(1, batch.num_rows))
-    count = max(1, min(parquet.MAX_BATCH_ROWS, parquet.NUMBER_BYTES // per_row))
-    for start in range(0, batch.num_rows, count):
-        yield batch.slice(start, count)
+def _parts(counted: list[tuple[Any, list[int]]], spent: int, account: Account, size: int) -> Iterator[Any]:
+    """Pieces of a batch in parts of so many rows that their values fit into memory as objects. Each piece is
+    counted, after the `spent` before, ahead of spelling its texts out. Raises TooLarge."""
+    for piece, sizes in counted:
+        spent += spent_by(piece, sizes)
+        account.reach(spent, size)
+        per_row = max(1, piece.nbytes // max(1, piece.num_rows))
+        count = max(1, min(parquet.MAX_BATCH_ROWS, parquet.NUMBER_BYTES // per_row))
+        for start in range(0, piece.num_rows, count):
+            yield piece.slice(start, count)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from app.errors import TooLarge
 from app.ingest.expand import Account, Caps
 from app.ingest.json_rows import FLOAT_LISTS, INT_LISTS
 from app.ingest.jsonable import values_of
-from app.ingest.parquet_limits import Declared, check_prefixed, declared, pieces, spelled
+from app.ingest.parquet_limits import Declared, check_untold, declared, pieces, spelled, spent_by
 from app.ingest.record import Source, Unreadable
 from app.settings import Settings
 from storage.arrays import MISSING
@@ -107,7 +107,7 @@ def checked(source: Source, settings: Settings) -> Table:
     size = source.path.stat().st_size if source.path is not None else 0
     account = Caps(settings).account(source.name, size)
     account.reach(found.numbers, size)
-    check_prefixed(source.name, found, settings)
+    check_untold(source.name, found, settings)
     per_row = found.numbers // max(1, footer.num_rows)
     fitting = min(TEXT_BYTES // max(1, found.longest), NUMBER_BYTES // max(1, per_row))
     batch_rows = max(1, min(MAX_BATCH_ROWS, fitting))
@@ -142,14 +142,11 @@ def rows(table: Table, source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _parts(batches: Iterator[Any], account: Account, size: int) -> Iterator[Any]:
-    """The batches, or parts of them, each counted before its texts are spelled out. A prompt that repeats is
-    counted once. Raises TooLarge."""
+    """The batches, or parts of them, each counted before its texts are spelled out. Raises TooLarge."""
     decoded = 0
     for batch in batches:
         for part, sizes in pieces(batch):
-            for name, column, spent in zip(part.schema.names, part.columns, sizes, strict=True):
-                once = name == "prompt" and pa.types.is_dictionary(column.type)
-                decoded += column.nbytes if once else spent
+            decoded += spent_by(part, sizes)
             account.reach(decoded, size)
             yield part
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,11 +18,14 @@ from app.errors import TooLarge
 from app.settings import Settings
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+VIEW_BYTES = 16
 #: A text in its dictionary: its number there.
 KEY_BYTES = 4
 #: Texts that may come out of one batch of rows; and out of a column, from which its dictionary is kept.
 TEXT_BYTES = 64 << 20
 PREFIXED = "DELTA_BYTE_ARRAY"
+#: Arrow reads no column with one of these as numbers of a dictionary.
+DELTAS = {PREFIXED, "DELTA_LENGTH_BYTE_ARRAY"}
 DICTIONARIES = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 #: Kinds of texts that Arrow can read as numbers of a dictionary.
 TEXTS = ("NONE", "STRING", "ENUM", "JSON", "BSON")
@@ -46,9 +50,15 @@ class Leaf:
     @property
     def by_dictionary(self) -> bool:
         """Whether its texts are read as numbers of their dictionary."""
-        if not self.is_text or PREFIXED in self.encodings:  # Arrow cannot for the latter
+        if not self.is_text or self.encodings & DELTAS:
             return False
         return not self.nested or (self.expanded > TEXT_BYTES and bool(self.encodings & DICTIONARIES))
+
+    @property
+    def untold(self) -> bool:
+        """Whether its values may be as long as a whole chunk, however many they are, and nothing tells."""
+        repeats = self.encodings & DICTIONARIES and self.encodings & DELTAS
+        return PREFIXED in self.encodings or bool(repeats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +87,8 @@ def declared(file: Any) -> Declared:
             leaf.expanded += chunk.num_values * chunk.total_uncompressed_size
             leaf.encodings.update(chunk.encodings)
     numbers = sum(leaf.values * leaf.width for leaf in leaves)
-    prefixed = [leaf.largest for leaf in leaves if PREFIXED in leaf.encodings]
-    return Declared(leaves, numbers, max(prefixed, default=0))
+    longest = max((leaf.largest for leaf in leaves if leaf.untold), default=0)
+    return Declared(leaves, numbers, longest)
 
 
 def leaf_of(column: Any) -> Leaf:
@@ -89,35 +99,62 @@ def leaf_of(column: Any) -> Leaf:
     return Leaf(column.path, text, width)
 
 
-def check_prefixed(name: str, found: Declared, settings: Settings) -> None:
+def check_untold(name: str, found: Declared, settings: Settings) -> None:
     """Refuse lists of texts whose length nothing bounds: how many are in a row is known too late."""
     for leaf in found.leaves:
-        if leaf.nested and PREFIXED in leaf.encodings and leaf.expanded > settings.max_expanded_bytes:
+        if leaf.nested and leaf.untold and leaf.expanded > settings.max_expanded_bytes:
+            encoding = min(leaf.encodings & DELTAS)
             raise TooLarge(
                 f"{name}: the texts inside {leaf.path.partition('.')[0]} are written in the encoding "
-                f"{PREFIXED} and might expand past the limit of {settings.max_expanded_bytes:,} bytes "
+                f"{encoding} and might expand past the limit of {settings.max_expanded_bytes:,} bytes "
                 "(VANTAGE_MAX_EXPANDED_BYTES). Nothing of it was kept. Write them in another encoding."
             )
 
 
 def expanded(column: Any) -> int:
-    """Bytes that an Arrow array takes once the texts of its dictionaries are spelled out."""
+    """Bytes that an Arrow array takes once each of its texts is spelled out, also those that share memory."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        keys = column.indices
-        if pa.types.is_nested(kind.value_type) or not len(column.dictionary):
-            return int(column.nbytes)
-        if not is_bytes(kind.value_type):
-            return len(keys) * column.dictionary.nbytes // len(column.dictionary)
-        lengths = pc.binary_length(column.dictionary).cast(pa.int64()).take(keys)
-        return (pc.sum(lengths).as_py() or 0) + KEY_BYTES * len(keys)
+        return _of_dictionary(column)
     if pa.types.is_struct(kind):
         return sum(expanded(part) for part in column.flatten())
     if pa.types.is_map(kind):
-        return expanded(column.keys) + expanded(column.items)
+        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        return expanded(column.keys[first:last]) + expanded(column.items[first:last])
     if is_list(kind):
         return expanded(column.flatten())
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        times = (pc.sum(column.sizes).as_py() or 0) if len(column.values) else 0
+        # Where lists overlap, which of the values are there twice is not looked at.
+        return expanded(column.values) * (1 if times <= len(column.values) else times)
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        heads = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, VIEW_BYTES // 4)
+        return int(heads[column.offset : column.offset + len(column), 0].sum(dtype=np.int64))
+    if pa.types.is_run_end_encoded(kind):
+        return expanded(column.values) * len(column)
     return int(column.nbytes)
+
+
+def _of_dictionary(column: Any) -> int:
+    words, keys = column.dictionary, column.indices
+    if not len(words):
+        return int(column.nbytes)
+    if not is_bytes(words.type):
+        largest = expanded(words) if pa.types.is_nested(words.type) else words.nbytes // len(words) + 1
+        return len(keys) * largest
+    lengths = pc.binary_length(words).cast(pa.int64()).take(keys)
+    return (pc.sum(lengths).as_py() or 0) + KEY_BYTES * len(keys)
+
+
+def spent_by(batch: Any, sizes: list[int]) -> int:
+    """What the rows of a batch count for. A prompt that repeats is counted once."""
+    once = [name == "prompt" and pa.types.is_dictionary(kind) for name, kind in columns_of(batch)]
+    arrays = zip(batch.columns, sizes, once, strict=True)
+    return sum(array.nbytes if is_once else size for array, size, is_once in arrays)
+
+
+def columns_of(batch: Any) -> list[tuple[str, pa.DataType]]:
+    return [(column.name, column.type) for column in batch.schema]
 
 
 def is_bytes(kind: pa.DataType) -> bool:
@@ -143,17 +180,16 @@ def pieces(batch: Any) -> Iterator[tuple[Any, list[int]]]:
         return
     half = batch.num_rows // 2
     for part in (batch.slice(0, half), batch.slice(half)):
-        yield from pieces(compacted(part))
-
-
-def compacted(batch: Any) -> Any:
-    """The rows of a slice alone: some of Arrow's functions look at the whole of what was sliced."""
-    return batch.take(pa.array(range(batch.num_rows), pa.int64()))
+        yield from pieces(part)
 
 
 def spelled(column: Any) -> Any:
     """A nested column with its dictionaries' texts in their places."""
-    return column.cast(plain(column.type)) if pa.types.is_nested(column.type) else column
+    kind = plain(column.type)
+    if not pa.types.is_nested(kind) or kind == column.type:
+        return column
+    # Joined with nothing: a cast looks at the whole of what a part was cut from.
+    return pa.concat_arrays([column]).cast(kind)
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
