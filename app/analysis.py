@@ -7,7 +7,7 @@ from typing import Any, Literal
 from sqlalchemy import Engine
 
 from app import reconciling, sweeps
-from app.configured import parameters
+from app.configured import configured, parameters, takes
 from app.errors import NotFound, Unprocessable
 from app.estimation import check_possible, device_name, request_hash
 from app.findings.settling import settle
@@ -15,7 +15,8 @@ from app.jobs import BULK, INTERACTIVE, Jobs, progress
 from app.lifecycle import requeue
 from app.tasks import Task
 from app.tensors import Loaded, load, token_fields
-from estimators import CONVENTIONS
+from estimators import CONVENTIONS, Request
+from estimators.conventions import Alias
 from estimators.sweep import sweep
 from storage import analyses, batches
 from storage import jobs as job_rows
@@ -42,25 +43,43 @@ def request_sweep(engine: Engine, jobs: Jobs, batch_id: str, body: Mapping[str, 
 def request_reconcile(engine: Engine, jobs: Jobs, batch_id: str, body: Mapping[str, Any]) -> tuple[str, bool]:
     """Ask which convention or mistake made the recorded advantages: (id, created). Raises NotFound,
     Unprocessable."""
-    asked = reconcile_request(body)
     with write(engine) as session:
-        return again(session, jobs, existing(session, batch_id), "reconcile", asked, 1)
+        batch = existing(session, batch_id)
+        asked = reconcile_request(body, configured(batch.header, batch.format).convention)
+        return again(session, jobs, batch, "reconcile", asked, 1)
 
 
-def reconcile_request(body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The body of a reconciliation with every default spelt out. Raises Unprocessable."""
+def reconcile_request(body: Mapping[str, Any] | None = None, said: str | None = None) -> dict[str, Any]:
+    """The body of a reconciliation with every default spelt out. `said`: the convention that the header
+    names, whose keys `params` may have where the body names none. Raises Unprocessable."""
     given = body or {}
     convention = given.get("convention")
     if convention is not None and convention not in CONVENTIONS:
         raise Unprocessable(f"There is no convention {convention!r}; there are {', '.join(CONVENTIONS)}.")
     params = dict(given.get("params") or {})
+    if params and (name := convention or said) is not None:
+        try:
+            Request.from_dict({"convention": name, "params": params})
+        except ValueError as error:
+            if convention is not None:
+                raise Unprocessable(str(error)) from error
+        else:
+            return {"convention": convention, "params": params}
     taken = parameters(params)
-    if odd := sorted(set(params) - set(taken)):
+    if odd := sorted(name for name in set(params) - set(taken) if not somewhere(name, params[name])):
         raise Unprocessable(
             f"params.{odd[0]} is no parameter of an estimator, or {params[odd[0]]!r} is no value of it. "
             "GET /api/v1/estimators lists them."
         )
-    return {"convention": convention, "params": taken}
+    return {"convention": convention, "params": params | taken}
+
+
+def somewhere(name: str, value: Any) -> bool:
+    """Whether this option sets something in a convention that takes it."""
+    return any(
+        each.aliases.get(name, Alias()) != Alias() and takes(each, {name: value})
+        for each in CONVENTIONS.values()
+    )
 
 
 def existing(session: AnySession, batch_id: str) -> BatchRow:

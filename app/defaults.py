@@ -4,14 +4,16 @@ framework computes by default, else GRPO; GAE where there are values."""
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from app.configured import BY_DEFAULT, configured
+from app.configured import BY_DEFAULT, Configured, configured, takes
 from app.estimation import outline_of
 from app.intake import Shelf
-from estimators import CONVENTIONS, ESTIMATORS, Request, missing
+from estimators import CONVENTIONS, Request, missing
 
 FALLBACK = "grpo/verl"
-#: Parameters that a header may set for the convention it names.
-PARAMETERS = ("gamma", "lam")
+#: Groups are those of the file, whose rows need not be in the order that the framework grouped by.
+BY_PLACE = ("group_size", "group_count")
+#: What needs components, and as many as it says.
+OF_COMPONENTS = ("reward_weights", "reward_keys")
 
 
 def default_requests(shelf: Shelf) -> Iterator[dict[str, Any]]:
@@ -27,26 +29,36 @@ def default_requests(shelf: Shelf) -> Iterator[dict[str, Any]]:
     group_id = fields["group_id"]
     alone = group_id == "absent" or (group_id.startswith("derived:") and len(shelf.groups) == shelf.rollouts)
     said = configured(header, shelf.format)
-    name = said.convention or BY_DEFAULT.get(said.framework or "", FALLBACK)
-    if missing(outline_of(fields), Request.from_dict({"convention": name})):
-        name = FALLBACK
+    name = said.convention or _usual(said)
+    body = _body(name, said, fields)
+    if missing(outline_of(fields), Request.from_dict(body)):
+        name, body = FALLBACK, {"convention": FALLBACK}
     estimator = CONVENTIONS[name].estimator
     if estimator != "gae" and not alone:
-        yield {"convention": name}
+        yield body
     if values:
-        name = name if estimator == "gae" else "gae/verl"
-        params = given_parameters(header, name)
-        yield {"convention": name} | ({"params": params} if params else {})
+        yield body if estimator == "gae" else _body("gae/verl", said, fields)
 
 
-def given_parameters(header: Mapping[str, Any], convention: str) -> dict[str, float]:
-    """γ and λ of the header, where the convention has such parameters and the numbers can be ones."""
-    known = ESTIMATORS[CONVENTIONS[convention].estimator].params.__dataclass_fields__
-    return {
-        name: float(value)
-        for name in PARAMETERS
-        if name in known
-        and isinstance(value := header.get(name), int | float)
-        and not isinstance(value, bool)
-        and 0 <= value <= 1
+def _usual(said: Configured) -> str:
+    """A convention to show where the header names none."""
+    named = f"{said.estimator}/verl"
+    return BY_DEFAULT.get(said.framework or "") or (named if named in CONVENTIONS else FALLBACK)
+
+
+def _body(name: str, said: Configured, fields: Mapping[str, str]) -> dict[str, Any]:
+    """The convention with what the header sets of it, as far as the batch can be computed with that."""
+    convention = CONVENTIONS[name]
+    out = BY_PLACE if fields["reward_components"] != "absent" else (*BY_PLACE, *OF_COMPONENTS)
+    params = {
+        key: value
+        for key, value in said.params.items()
+        if key not in out and takes(convention, {key: value}) and (name == said.convention or key in PLAIN)
     }
+    while params and missing(outline_of(fields), Request.from_dict({"convention": name, "params": params})):
+        params.popitem()
+    return {"convention": name} | ({"params": params} if params else {})
+
+
+#: What a header may set of a convention that it does not name.
+PLAIN = ("gamma", "lam")

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from app.attempts import RECONCILIATION, Attempts
-from app.configured import Configured, configured
+from app.configured import Configured, configured, merged, takes
 from app.errors import Unprocessable
 from app.tensors import Loaded, load, prompt_keys, spread, tensor
 from estimators import CONVENTIONS, TOKEN_FIELDS, Request, missing
@@ -140,9 +140,12 @@ def nothing(header: Mapping[str, Any], format: str, asked: Mapping[str, Any]) ->
 def configuration(header: Mapping[str, Any], format: str, asked: Mapping[str, Any]) -> Configured:
     """What the caller says was configured, put over what the header says."""
     said = configured(header, format)
-    convention = asked.get("convention") or said.convention
-    estimator = CONVENTIONS[convention].estimator if convention else said.estimator
-    return Configured(convention, said.framework, estimator, {**said.params, **(asked.get("params") or {})})
+    name, params = asked.get("convention"), asked.get("params") or {}
+    if name is None or name == said.convention:
+        return replace(said, params=merged(said.convention, said.params, params))
+    kept = {key: value for key, value in said.params.items() if takes(CONVENTIONS[name], {key: value})}
+    convention = CONVENTIONS[name]
+    return Configured(name, said.framework, convention.estimator, merged(name, kept, params))
 
 
 def recorded_advantages(session: AnySession, batch_id: str, given: Loaded) -> Recorded | None:
@@ -201,8 +204,8 @@ def _on(values: NDArray[Any] | None, given: Loaded) -> torch.Tensor | None:
 def unknown(given: Loaded, said: Configured, header: Mapping[str, Any]) -> list[str]:
     """What would have to be known to compute the configured convention: fields and parameters by name."""
     if said.convention is None:
-        return ["adv_estimator"]
-    request = Request.from_dict({"convention": said.convention})
+        return ["adv_estimator" if said.estimator is None else "framework"]
+    request = Request.from_dict({"convention": said.convention, "params": said.params})
     lacking = [*missing(given.batch, request)]
     lacking += [
         name for name in ("gamma", "lam") if hasattr(request.params, name) and name not in said.params

@@ -55,5 +55,5 @@ def test_switches_of_a_framework_choose_the_convention(header: dict[str, Any], c
 
 
 def test_defaults_are_conventions_of_frameworks_that_are_known() -> None:
-    assert set(BY_DEFAULT) <= set(FRAMEWORKS.values())
+    assert set(BY_DEFAULT) <= {each.name for each in FRAMEWORKS}
     assert set(BY_DEFAULT.values()) <= set(CONVENTIONS)

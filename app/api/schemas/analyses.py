@@ -91,7 +91,12 @@ class ConfiguredItem(Shape):
     convention: str | None
     framework: str | None
     estimator: str | None
-    params: dict[str, Any]
+    params: dict[str, Any] = Field(description="With a convention, the params of an estimate with it.")
+    unknown_framework: str | None = Field(None, description="A framework that Vantage does not know.")
+    unknown_estimator: str | None = Field(None, description="An estimator that Vantage does not know there.")
+    not_understood: list[str] = Field(
+        [], description="Keys about advantages of which Vantage does not know what they do."
+    )
 
 
 class ReconcileDetail(AnalysisShape):

@@ -1,0 +1,57 @@
+"""OpenRLHF: its flags as they are now, and as they were called before they had dots."""
+
+from app.configured.effects import Framework, chooses, nothing, sets, unless
+from app.configured.frameworks import common as why
+
+_ESTIMATOR = chooses(why.CHOOSES)
+OPENRLHF = Framework(
+    name="openrlhf",
+    called=("openrlhf",),
+    source="OpenRLHF 0.11.2",
+    estimators={
+        "gae": "gae/openrlhf", "ppo": "gae/openrlhf", "reinforce": "reinforce_plus_plus/openrlhf",
+        "reinforce++": "reinforce_plus_plus/openrlhf", "reinforce_plus_plus": "reinforce_plus_plus/openrlhf",
+        "rloo": "rloo/openrlhf", "group_norm": "grpo/openrlhf", "grpo": "grpo/openrlhf",
+        "reinforce_baseline": "reinforce_plus_plus_baseline/openrlhf",
+        "reinforce++_baseline": "reinforce_plus_plus_baseline/openrlhf",
+        "reinforce_plus_plus_baseline": "reinforce_plus_plus_baseline/openrlhf",
+        "dr_grpo": "dr_grpo/openrlhf", "drgrpo": "dr_grpo/openrlhf",
+    },
+    keys={
+        "adv_estimator": _ESTIMATOR,
+        "advantage_estimator": _ESTIMATOR,
+        "advantage.estimator": _ESTIMATOR,
+        "gamma": sets(why.GAMMA),
+        "lambd": sets(why.LAMBDA),
+        "lam": sets(why.LAMBDA),
+        "no_std_norm": sets("true only takes the mean off where advantages are whitened"),
+        "no_advantage_std_norm": sets("as no_std_norm", "no_std_norm"),
+        "init_coef": sets("β of the KL in the reward"),
+        "init_kl_coef": sets("β of the KL in the reward", "init_coef"),
+        "kl_coef": sets("β of the KL in the reward"),
+        "kl.estimator": sets("the estimate of the KL in the reward", "kl_estimator"),
+        "kl_estimator": sets("the estimate of the KL in the reward"),
+        "reward.clip_range": sets("bounds: of the reward, or of the compared score", "reward_clip_range"),
+        "reward_clip_range": sets("bounds: of the reward, or of the compared score"),
+        "n_samples_per_prompt": sets(why.SIZE),
+        "group_size": sets(why.SIZE),
+        "overlong_buffer_len": sets("tokens of the ramp of the overlong penalty"),
+        "overlong_penalty_factor": sets("overlong penalty at the end of the ramp"),
+        "stop_properly_penalty_coef": sets("what is done to the reward of truncated rollouts"),
+        "reward_weights": sets(why.WEIGHTS),
+        "kl.target": unless(why.ADAPTIVE, None),
+        "kl_target": unless(why.ADAPTIVE, None),
+        "normalize_enable": unless("rewards are divided by running moments of the reward model", None, False),
+        "normalize_reward": unless("rewards are divided by running moments of the reward model", None, False),
+        **nothing("of the adaptive coefficient", "kl_horizon", "horizon"),
+        **nothing(why.KL_LOSS, "use_loss", "use_kl_loss", "unbiased_gradient", "kl_loss_coef"),
+        **nothing(why.POLICY, "is_correction_mode", "is_correction_level", "is_correction_threshold",
+                  "is_correction_gating"),
+        **nothing(why.ROWS, "dynamic_filtering_enable", "dynamic_filtering_range", "dynamic_filtering",
+                  "dynamic_filtering_reward_range"),
+        **nothing(why.RECORDED, "remote_url", "reward_pretrain", "remote_rm_url",
+                  "reward.model_name_or_path"),
+        **nothing(why.MODEL, "colocate_critic_reward", "reward.num_gpus_per_node", "reward.num_nodes",
+                  "reward.offload", "reward_num_nodes", "reward_num_gpus_per_node"),
+    },
+)  # fmt: skip
