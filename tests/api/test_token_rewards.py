@@ -42,6 +42,15 @@ def test_constant_groups_are_found(service: Service, batch: str) -> None:
     assert said["severity"] == "critical" and said["evidence"]["constant_groups"] == 4
 
 
+def test_sums_that_are_not_the_reward_are_said(service: Service) -> None:
+    content = (WRONG / "turn-bonus-left-out-of-token-rewards.jsonl").read_bytes()
+    found = findings(service, service.upload(content)["batches"][0]["id"])
+    said = found["reward_sum_mismatch"]
+    assert said["severity"] == "warning" and said["rollouts"] == [0, 1, 2, 3]
+    assert said["evidence"]["reading"] == "component_left_out" and said["evidence"]["left_out"] == ["turn1"]
+    assert said["evidence"]["largest_difference"] == pytest.approx(0.2)
+
+
 def test_the_figure_of_rewards_is_drawn(service: Service, batch: str) -> None:
     figure = service.get(f"/batches/{batch}/figures/reward_histogram")
     assert sum(map(sum, (trace["y"] for trace in figure["data"] if "y" in trace))) == len(sums())

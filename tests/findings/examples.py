@@ -97,6 +97,15 @@ def components(format_weight: float, copies: bool = False) -> list[Row]:
     return rows
 
 
+def left_out() -> list[Row]:
+    """A bonus for the first turn that is in the reward and on no token."""
+    rows = rewarded(MIXED)
+    for row in rows:
+        row["token_level_rewards"] = [0.0, 0.0, 0.0, row["reward"]]
+        row["reward"] += 0.2
+    return rows
+
+
 OWN: dict[str, Example] = {
     "positive_log_probs": ({}, log_probs([0.5, 1.0, 0.25, 2.0])),
     "log_prob_offset": ({}, log_probs([-1.0, -2.0, -0.5, -3.0], [-1.7, -2.7, -1.2, -3.7])),
@@ -126,6 +135,7 @@ OWN: dict[str, Example] = {
     ),
     "reward_component_dominates": ({}, components(10.0)),
     "reward_component_collapse": ({}, components(0.0, copies=True)),
+    "reward_sum_mismatch": ({}, left_out()),
     "missing_shards": ({}, rewarded(MIXED, rank=lambda i: (0, 1, 3)[i % 3])),
 }  # fmt: skip
 
