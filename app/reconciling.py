@@ -122,9 +122,16 @@ def _hints(
         params=said.params,
         convention=said.convention,
         framework=said.framework,
+        foreign=_foreign(header, said),
         prompt=_on(prompt_numbers(session, batch_id, batch), batch),
         padding=_on(padding(session, batch_id, header, batch), batch),
     )
+
+
+def _foreign(header: Mapping[str, Any], said: Configured) -> bool:
+    """Whether the header names a framework or an estimator that is not known."""
+    named = (header.get("framework"), said.framework), (header.get("adv_estimator"), said.estimator)
+    return any(isinstance(own, str) and own.strip() and known is None for own, known in named)
 
 
 def nothing(header: Mapping[str, Any], format: str, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,21 +13,22 @@ import torch
 
 from estimators.batch import Batch
 from estimators.mistakes import MISTAKES
+from estimators.reconcile_configured import as_configured, equals
 from estimators.reconcile_formulas import formulas
 from estimators.reconcile_found import Found
 from estimators.reconcile_probes import same_formula, telling
+from estimators.reconcile_proof import Proof, constants, fitted, name_of, proved
 from estimators.reconcile_recorded import View
 from estimators.reconcile_search import Search
 from estimators.reconcile_stages import right, wrong
 from estimators.reconcile_words import candidate, nothing, summary
-from estimators.reconciliation import Candidate, Hints, Reconciliation, Recorded, TooLong, Verdict
+from estimators.reconciliation import Candidate, Hints, Level, Reconciliation, Recorded, TooLong, Verdict
 
 __all__ = ["Candidate", "Hints", "Reconciliation", "Recorded", "TooLong", "Verdict", "reconcile"]
 
 NO_HINTS = Hints()
 _KINDS = {"own": 0, "none": 1, "other": 2}
 _NEAREST, _MOST = 5, 40
-_FITTED = ("scaled", "offset", "sign_flipped:")
 
 
 def reconcile(
@@ -46,11 +47,26 @@ def reconcile(
     if coarse is not None:
         again = _searched(batch, View(batch, recorded, coarse), hints, until)
         search = again if _matched(again, wrong=True) else search
+    if search.configured is not None and search.configured.fit.matched:
+        return _agreed(search, search.configured)
     return _answer(search)
 
 
+def _agreed(search: Search, found: Found) -> Reconciliation:
+    """The answer where what is configured gives what is recorded: whatever else would give it, too."""
+    best = candidate(found, search, True, equals(found))
+    level: Level = "token" if search.view.recorded.per_token else "rollout"
+    return Reconciliation(level, "match", (best,), search.view.precision.name, best.explanation)
+
+
 def _searched(batch: Batch, view: View, hints: Hints, until: float | None) -> Search:
-    search, known = Search(batch, view, hints, until), formulas(batch, hints)
+    search = Search(batch, view, hints, until)
+    search.configured = as_configured(search, hints)
+    if search.configured is not None:
+        search.found.append(search.configured)
+        if search.configured.fit.matched:
+            return search
+    known = formulas(batch, hints)
     if not right(search, known) and not right(search, known, others=True):
         right(search, known, grid=True)
     matched = _matched(search)
@@ -67,11 +83,12 @@ def _matched(search: Search, wrong: bool = False) -> list[Found]:
 
 
 def _answer(search: Search) -> Reconciliation:
-    rights, every = _matched(search), _matched(search, wrong=True)
+    rights, every, proof = _matched(search), _matched(search, wrong=True), Proof(search)
+    every = [each for each in every if proof.supported(each)]
     if rights and _beaten(search, rights, every):
         rights = []
     # A constant that was fitted explains less than a mistake that fits without one.
-    plain = [each for each in every if not (each.label or "").startswith(_FITTED)]
+    plain = [each for each in every if not fitted(each.label)]
     every = plain if any(each.label for each in plain) or rights else every
     best = _apart(search, rights or every)
     top = _tier(best, search.hints)
@@ -79,24 +96,28 @@ def _answer(search: Search) -> Reconciliation:
     agreeing = {each.convention.name for each in rights}
     beside = [each for each in _distinct(every, search.hints) if each.convention.name not in agreeing]
     listed = [*top, *rest, *(beside if rights else [])][:_MOST]
-    candidates = [candidate(each, search, True, _same_as(each, top)) for each in listed]
+    candidates = [candidate(each, search, True, _same_as(each, top), proved(search, each, top))
+                  for each in listed]  # fmt: skip
     nearest = _nearest(search, [each.convention.name for each in listed])
-    candidates += [candidate(each, search, False, ()) for each in nearest]
+    candidates += [candidate(each, search, False) for each in nearest]
+    return _verdict(search, top, candidates)
+
+
+def _verdict(search: Search, top: Sequence[Found], candidates: Sequence[Candidate]) -> Reconciliation:
     verdict: Verdict = "no_match" if not top else "match" if _one(top, search.hints) else "ambiguous"
     deciding, rollout = _deciding(top, search) if verdict == "ambiguous" else (None, None)
+    level: Level = "token" if search.view.recorded.per_token else "rollout"
+    text = summary(verdict, candidates, len(top))
     return Reconciliation(
-        "token" if search.view.recorded.per_token else "rollout",
-        verdict,
-        tuple(candidates),
-        search.view.precision.name,
-        summary(verdict, candidates, len(top)),
-        deciding,
-        rollout,
+        level, verdict, tuple(candidates), search.view.precision.name, text, deciding, rollout
     )
 
 
 def _beaten(search: Search, rights: Sequence[Found], every: Sequence[Found]) -> bool:
-    """Whether a mistake comes so much nearer than anything without one that it has to be believed."""
+    """Whether a mistake comes so much nearer than anything without one that it has to be believed: where
+    what is without one is no convention's own way."""
+    if not every or any(each.kind != "other" for each in rights):
+        return False
     bound = 100 * min(each.fit.rms for each in every) + 3 * search.view.fine
     return min(each.fit.rms for each in rights) > bound
 
@@ -117,12 +138,12 @@ def _distinct(found: Sequence[Found], hints: Hints) -> list[Found]:
     return list(kept.values())
 
 
-def _rank(found: Found, hints: Hints) -> tuple[bool, int, int, bool, bool, int]:
-    names = list(MISTAKES)
-    own = (found.label or "").split(":")[0].split(",")[0]
+def _rank(found: Found, hints: Hints) -> tuple[bool, int, int, int, bool, bool, int]:
+    names, own = list(MISTAKES), name_of(found.label)
     place = names.index(own) if own in names else 0
     return (
         found.label is not None,
+        constants(found.label),
         place,
         _KINDS[found.kind],
         found.convention.name != hints.convention,
@@ -134,7 +155,7 @@ def _rank(found: Found, hints: Hints) -> tuple[bool, int, int, bool, bool, int]:
 def _tier(found: Sequence[Found], hints: Hints) -> list[Found]:
     """The candidates of which nothing prefers one: no more wrong, and no more whitened, than the best."""
     ranked = _distinct(found, hints)
-    return [each for each in ranked if _rank(each, hints)[:3] == _rank(ranked[0], hints)[:3]]
+    return [each for each in ranked if _rank(each, hints)[:4] == _rank(ranked[0], hints)[:4]]
 
 
 def _same_as(found: Found, top: Sequence[Found]) -> tuple[str, ...]:

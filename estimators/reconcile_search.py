@@ -14,8 +14,9 @@ from estimators.estimator import Raw
 from estimators.membership import MembershipParams
 from estimators.mistakes.mistake import Input, Setup, Solve, Variant, rows_changed
 from estimators.reconcile_formulas import Formula, compares
-from estimators.reconcile_found import Found, Option, in_single
+from estimators.reconcile_found import Found, Option
 from estimators.reconcile_last import Last
+from estimators.reconcile_noise import in_single, shaken
 from estimators.reconcile_prospects import Prospects
 from estimators.reconcile_recorded import Fit, View
 from estimators.reconcile_rules import Rules, rules_of
@@ -55,6 +56,8 @@ class Search:
         self.ran: dict[str, bool] = {}
         self.keys: dict[int, tuple[Any, str]] = {}
         self.found: list[Found] = []
+        #: What the configured request gives, where one is configured.
+        self.configured: Found | None = None
         #: Raw advantages of the batch as it is: all of a small one, else only those per rollout.
         self.kept: dict[str, Raw] = {}
         #: Whether the recorded numbers vary inside rollouts.
@@ -245,10 +248,20 @@ class Search:
     ) -> Fit:
         """Compares one option, unless its fit is known, and keeps it for the convention."""
         fit = known or self.compare(shape, option.affine)
-        if known is None and not fit.matched and 0.8 * fit.rollouts <= fit.rollouts_matched:
-            fit = in_single(self.view, setup, shape, option, fit)
+        if known is None and not fit.matched and self._rounding(setup, shape, fit):
+            whitening = option.whitening if option.label is None else None
+            better = in_single(self.view, setup, shape, option.affine, whitening)
+            if better is not None and better.rollouts_matched > fit.rollouts_matched:
+                fit = better
         self.add(setup, option, convention, fit, option.affine.apply(shape.moments[1]))
         return fit
+
+    def _rounding(self, setup: Setup, shape: Shape, fit: Fit) -> bool:
+        """Whether single precision may be all that parts the recorded numbers from those computed."""
+        if shape.raw.per_token and not self.small:
+            return False
+        near = 0.8 * fit.rollouts <= fit.rollouts_matched and not shape.raw.per_token
+        return near or (compares(setup) and shaken(setup.batch) is not None)
 
     def add(self, setup: Setup, option: Option, convention: Convention, fit: Fit, means: Tensor) -> None:
         """Keeps what one option came to. `means` `[B]`: what it gives each rollout, NaN where not known."""

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from estimators.mistakes.mistake import in_file_order, same_partition
+from estimators.reconcile_configured import contradictions
 from estimators.reconcile_found import Found
 from estimators.reconcile_search import Search
 from estimators.reconciliation import Candidate, Reconciliation, Recorded
@@ -30,7 +31,9 @@ def nothing(recorded: Recorded) -> Reconciliation:
     )
 
 
-def candidate(found: Found, search: Search, matched: bool, same_as: tuple[str, ...]) -> Candidate:
+def candidate(
+    found: Found, search: Search, matched: bool, same_as: tuple[str, ...] = (), proved: bool = False
+) -> Candidate:
     fit = found.fit
     order = fit.off.masked_fill(fit.agrees, -1.0).nan_to_num(-1.0).argsort(descending=True, stable=True)
     failing = [row for row in order[:_FAILING].tolist() if not bool(fit.agrees[row]) and fit.off[row] >= 0]
@@ -47,6 +50,8 @@ def candidate(found: Found, search: Search, matched: bool, same_as: tuple[str, .
         _request(found),
         same_as,
         tuple(failing),
+        contradictions(found, search.hints) if matched else (),
+        proved,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 Verdict = Literal["match", "ambiguous", "no_match", "nothing_recorded"]
+Level = Literal["token", "rollout"]
 
 
 class TooLong(Exception):
@@ -30,6 +31,8 @@ class Hints:
 
     params      configured values, named as in a request's `params` (`gamma`, `lam`, `kl_coef`, `epsilon`, …)
     convention  the configured convention, `framework` that of the file: either breaks ties
+    foreign     the file names a framework or an estimator that is not known: what fits is then a fact, and no
+                mistake
     prompt      `[B]` int64: dense number of each rollout's prompt text, for "grouped by prompt"
     padding     `[N]` bool: tokens that are padding by their id or text, for "padding counted"
     """
@@ -37,8 +40,24 @@ class Hints:
     params: Mapping[str, Any] = field(default_factory=dict)
     convention: str | None = None
     framework: str | None = None
+    foreign: bool = False
     prompt: Tensor | None = None
     padding: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """One setting of the configured convention that the recorded numbers contradict.
+
+    name        of a parameter, or of a setting of the whitening after `whitening.`
+    configured  what was configured, or the convention's own where nothing was said (`said` False)
+    recorded    what the recorded numbers were made with
+    """
+
+    name: str
+    configured: Any
+    recorded: Any
+    said: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +73,9 @@ class Candidate:
     request           body of an estimate that shows these numbers as far as a request can (no mistakes)
     same_as           other conventions that are the same formula with the same settings
     failing           rollouts (places in the batch) that do not agree, the furthest off first, at most 20
+    contradicts       settings that are not as configured: where the convention is the configured one
+    proved            the mistake is the only reading that is left, and larger than what rounding can make.
+                      False without a mistake, and for one that fits but has other readings
     """
 
     convention: str
@@ -68,6 +90,8 @@ class Candidate:
     request: dict[str, Any]
     same_as: tuple[str, ...] = ()
     failing: tuple[int, ...] = ()
+    contradicts: tuple[Contradiction, ...] = ()
+    proved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +104,7 @@ class Reconciliation:
     deciding_rollout  ambiguous: the rollout of this batch (place in it) on which they differ most, if they do
     """
 
-    recorded: Literal["token", "rollout"]
+    recorded: Level
     verdict: Verdict
     candidates: tuple[Candidate, ...]
     precision: str

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from estimators.batch import Batch
 from estimators.conventions import CONVENTIONS
+from estimators.reconcile_configured import as_configured
 from estimators.reconcile_formulas import formulas
 from estimators.reconcile_recorded import View, coarse_precision
 from estimators.reconcile_search import Search
@@ -26,15 +27,19 @@ def retraced(
     view = View(batch, recorded)
     if not int((view.counts > 0).sum()):
         return False
-    if _agrees(Search(batch, view, hints), convention, mistake):
+    search = Search(batch, view, hints)
+    if _agrees(search, convention, mistake):
         return True
     coarse = coarse_precision(view.values[view.taken] if recorded.per_token else view.values)
-    return coarse is not None and _agrees(
-        Search(batch, View(batch, recorded, coarse), hints), convention, mistake
-    )
+    if coarse is None or (search.configured is not None and search.configured.fit.matched):
+        return False
+    return _agrees(Search(batch, View(batch, recorded, coarse), hints), convention, mistake)
 
 
 def _agrees(search: Search, convention: str, mistake: str | None) -> bool:
+    search.configured = as_configured(search, search.hints)
+    if search.configured is not None and search.configured.fit.matched:
+        return mistake is None and convention == search.hints.convention
     estimator = CONVENTIONS[convention].estimator
     known = [each for each in formulas(search.batch, search.hints) if each.estimator == estimator]
     found = right(search, known) or right(search, known, others=True) or right(search, known, grid=True)

@@ -64,6 +64,15 @@ class AnalysisShape(Shape):
     finished: float | None
 
 
+class ContradictionItem(Shape):
+    """One setting of the configured convention that the recorded numbers contradict."""
+
+    name: str = Field(description="Of a parameter, or `whitening.<setting>`.", examples=["gamma"])
+    configured: Any = Field(description="What was configured.", examples=[1.0])
+    recorded: Any = Field(description="What the recorded numbers were made with.", examples=[0.9])
+    said: bool = Field(description="False: nobody configured it, the convention has it so.")
+
+
 class CandidateItem(Shape):
     """One way of computing advantages, and how near the recorded ones it comes."""
 
@@ -83,6 +92,15 @@ class CandidateItem(Shape):
     request: dict[str, Any] = Field(description="Body of an estimate with these numbers, but for a mistake.")
     same_as: list[str] = Field(description="Conventions that are the same formula with the same settings.")
     failing: list[int] = Field(description="Rollouts that do not agree, the furthest off first, at most 20.")
+    contradicts: list[ContradictionItem] = Field(
+        default=[],
+        description="Settings that are not as configured, where the convention is the configured one.",
+    )
+    proved: bool = Field(
+        default=False,
+        description="The mistake is the only reading left and larger than what rounding can make. False for "
+        "one that fits but has other readings, or where the framework is not known.",
+    )
 
 
 class ConfiguredItem(Shape):
