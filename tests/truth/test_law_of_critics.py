@@ -1,0 +1,13 @@
+"""Nothing untrue is said of correct batches: classes gae, reinforce."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.truth.held import BLOCKS, untrue
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("name", ["gae", "reinforce"])
+def test_correct_batches_are_accused_of_nothing_untrue(tmp_path: Path, name: str, block: int) -> None:
+    assert untrue(tmp_path, name, block) == []
