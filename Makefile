@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve test fuzz test-trainers test-peers lint bench shots clean
+.PHONY: demo serve test fuzz test-trainers test-peers truth lint bench shots clean
 
 demo: $(VENV)/.installed  ## set up, load the example runs, serve http://127.0.0.1:8000
 	VANTAGE_DATA_DIR=$${VANTAGE_DATA_DIR:-.demo-data} $(BIN)/vantage demo
@@ -25,6 +25,9 @@ test-trainers: $(VENV)/.dev  ## the client inside the real TRL and verl, in a ve
 
 test-peers: $(VENV)/.dev  ## our advantages beside the frameworks' own functions, in the benchmark's venv (downloads them)
 	$(BIN)/python benchmarks/agreement.py --write
+
+truth: $(VENV)/.dev  ## what is said of 5,000 batches of each class, correct and wrong, as every night; writes docs/truth.md
+	VANTAGE_TRUTH=$${VANTAGE_TRUTH:-5000} $(BIN)/python -m tests.truth.write
 
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import directions
 	$(BIN)/ruff check .

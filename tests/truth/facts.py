@@ -49,7 +49,9 @@ def groups(batch: "Made") -> dict[str, list[float]]:
 
 
 def _constant(batch: "Made") -> set[str]:
-    return {name for name, own in groups(batch).items() if len(own) > 1 and np.ptp(own) <= 2.4e-7 * abs(own[0])}
+    return {
+        name for name, own in groups(batch).items() if len(own) > 1 and np.ptp(own) <= 2.4e-7 * abs(own[0])
+    }
 
 
 def _without_signal(batch: "Made", found: Finding) -> bool:

@@ -34,7 +34,7 @@ def _of_verdict(batch: Made, verdict: Mapping[str, Any]) -> list[str]:
         return []
     matched = [each for each in verdict["candidates"] if each["matched"]]
     if verdict["verdict"] == "no_match":
-        first = next(iter(verdict["candidates"]), {})
+        first: Mapping[str, Any] = next(iter(verdict["candidates"]), {})
         near = f"{first.get('convention')} {first.get('mistake')} off {first.get('max_abs_error')}"
         return [f"verdict no_match, nearest {near}"] if batch.told == "all" else []
     top = matched[0]

@@ -42,7 +42,9 @@ class Count:
     convention: str
     batches: int = 0
     refused: int = 0
-    outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("right", "open", "silent", "wrong"), 0))
+    outcomes: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("right", "open", "silent", "wrong"), 0)
+    )
     untrue: list[str] = field(default_factory=list)
 
     def add(self, batch: Made | None, found: Judged | None) -> None:

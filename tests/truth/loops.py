@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from estimators import Request
+from estimators import CONVENTIONS, Request
 from tests.oracles import estimators as plain
 from tests.oracles import groups
 from tests.truth.shapes import Row
@@ -62,8 +62,6 @@ LOOPS: dict[str, Callable[[Given], list[float]]] = {
 
 def advantages(name: str, rows: Sequence[Row], request: Request) -> list[float] | None:
     """One number per row; None where there is no loop for what was asked."""
-    from estimators import CONVENTIONS
-
     convention = CONVENTIONS[name]
     as_named = request.params == convention.params and request.whitening == convention.whitening
     refusing = getattr(request.params, "singleton", None) == "refuse"

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from estimators import CONVENTIONS, Batch, Refused, Request, estimate, missing
+from estimators import CONVENTIONS, ESTIMATORS, Batch, Refused, Request, estimate, missing
 from tests.estimators.build import batch_of
 from tests.truth import loops, single
 from tests.truth.options import header_of, options_of
@@ -79,8 +79,6 @@ def params_of(name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 def fields_of(request: Request) -> tuple[str, ...]:
     """The optional fields that the convention's trainer has."""
-    from estimators import ESTIMATORS
-
     needs = {*ESTIMATORS[request.estimator].needs}
     if request.estimator == "gdpo":
         needs.add("reward_components")
@@ -115,9 +113,7 @@ def computed(name: str, rows: list[Row], batch: Batch, request: Request, narrow:
     """Per row one number per token."""
     per_row = (single.advantages if narrow else loops.advantages)(name, rows, request)
     if per_row is not None:
-        return [
-            [value * m for m in row["response_mask"]] for row, value in zip(rows, per_row, strict=True)
-        ]
+        return [[value * m for m in row["response_mask"]] for row, value in zip(rows, per_row, strict=True)]
     if narrow:
         body = {**request.to_dict(), "precision": "float32"}
         request = Request.from_dict(body)

@@ -6,16 +6,19 @@ from estimators import CONVENTIONS
 
 Options = dict[str, Any]
 
-_SCALES = ({"scale_rewards": "group"}, {"scale_rewards": True}, {"scale_rewards": "batch"})
-_GAMMAS = ({}, {"gamma": 0.99, "lam": 0.95}, {"gamma": 0.9, "lam": 1.0})
-_OPENRLHF = ({}, {"no_std_norm": True}, {"gamma": 0.99, "lambd": 0.95})
+_GAMMAS: tuple[Options, ...] = ({}, {"gamma": 0.99, "lam": 0.95}, {"gamma": 0.9, "lam": 1.0})
+_OPENRLHF: tuple[Options, ...] = ({}, {"no_std_norm": True}, {"gamma": 0.99, "lambd": 0.95})
 #: Convention -> configurations beside none at all.
 OPTIONS: dict[str, tuple[Options, ...]] = {
     "gae/verl": _GAMMAS,
     "gae/verl-0.4": _GAMMAS,
     "gae/openrlhf": _OPENRLHF,
     "gae/nemo": ({}, {"gae_lambda": 0.95, "gae_gamma": 0.99}, {"normalize_advantages": False}),
-    "gae/areal": ({}, {"discount": 0.99, "gae_lambda": 0.9}, {"adv_norm": {"mean_level": "batch", "std_level": "batch"}}),
+    "gae/areal": (
+        {},
+        {"discount": 0.99, "gae_lambda": 0.9},
+        {"adv_norm": {"mean_level": "batch", "std_level": "batch"}},
+    ),
     "gae/skyrl": ({}, {"gamma": 0.99, "lambd": 0.95}, {"advantage_batch_normalize": True}),
     "gae/roll": ({}, {"lambd": 0.9, "whiten_advantages": False}, {"advantage_clip": 1.5}),
     "gae/slime": ({}, {"gamma": 0.99, "lambd": 0.95}, {"normalize_advantages": True}),
@@ -67,7 +70,7 @@ CALLED: dict[str, Options] = {
     "gae/nemo": {"framework": "nemo-rl", "adv_estimator": "gae"},
     "grpo/trl-group": {"framework": "trl"},
     "grpo/trl-batch": {"framework": "trl"},
-    "grpo/trl-async": {"framework": "trl", "adv_estimator": "grpo", "trainer": "async"},
+    "grpo/trl-async": {"framework": "trl", "adv_estimator": "grpo"},
     "grpo/openrlhf": {"framework": "openrlhf", "adv_estimator": "group_norm"},
     "grpo/nemo": {"framework": "nemo-rl", "adv_estimator": "grpo"},
     "grpo/nemo-loo": {"framework": "nemo-rl", "adv_estimator": "grpo"},

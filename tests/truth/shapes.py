@@ -78,9 +78,7 @@ REWARDS: dict[str, Callable[[Random], Groups]] = {
     "interleaved": lambda random: _normal(random, 4, 4),
     "shuffled": lambda random: _graded(random),
     "tasks": lambda random: [
-        (row + offset).tolist()
-        for offset in (0.0, 0.0, 6.0, 6.0)
-        for row in [random.normal(0.0, 0.5, 4)]
+        (row + offset).tolist() for offset in (0.0, 0.0, 6.0, 6.0) for row in [random.normal(0.0, 0.5, 4)]
     ],
     "ranks": lambda random: _binary(random, 5, 4),
     "validation": lambda random: _binary(random, 6, 1),
@@ -96,11 +94,7 @@ def rows_of(kind: str, seed: int) -> list[Row]:
     """The rows of one step, in the order of the file."""
     random = np.random.default_rng([seed, KINDS.index(kind)])
     groups = REWARDS[kind](random)
-    rows = [
-        _row(random, kind, group, reward)
-        for group, members in enumerate(groups)
-        for reward in members
-    ]
+    rows = [_row(random, kind, group, reward) for group, members in enumerate(groups) for reward in members]
     _masks(random, kind, rows)
     for row in rows:
         _tokens(random, row, garbage=kind == "padded")

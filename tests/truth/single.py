@@ -73,7 +73,7 @@ def _of_group(name: str, own: Tensor) -> Tensor | None:
 def advantages(name: str, rows: Sequence[Row], request: Request) -> list[float] | None:
     """One number per row; None where these operations are not written down here."""
     refusing = getattr(request.params, "singleton", None) in ("refuse", "nan")
-    if request.whitening.scope != "none" or refusing and _singletons(rows):
+    if request.whitening.scope != "none" or (refusing and _singletons(rows)):
         return None
     scores = torch.tensor([row["reward"] for row in rows], dtype=torch.float32)
     names: list[Any] = [row["group_id"] for row in rows]

@@ -1,4 +1,4 @@
-"""Write docs/truth.md: how often what is said of correct and of wrong batches is right, open, silent or wrong.
+"""Write docs/truth.md: how often what is said of batches is right, open, silent or wrong.
 
     VANTAGE_TRUTH=5000 python -m tests.truth.write [--processes 2]
 
@@ -9,6 +9,7 @@ import argparse
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,6 +20,8 @@ from tests.truth.storing import shop
 
 PAGE = Path(__file__).parents[2] / "docs" / "truth.md"
 BLOCK = 50
+#: Module with `table(batches)`, the rows of the second table.
+MISTAKES = "tests.truth.mistakes"
 HEAD = """# What is said, and how much of it is true
 
 Written by `make truth`. Each batch goes through reader, storage, reconciling and findings as an upload does.
@@ -79,11 +82,9 @@ def row(count: Count) -> str:
 
 def of_mistakes() -> Sequence[tuple[str, int, int, int, int, int]]:
     """(mistake or pair, batches, right, open, silent, wrong)."""
-    if find_spec("tests.truth.mistakes") is None:
+    if find_spec(MISTAKES) is None:
         return []
-    from tests.truth import mistakes
-
-    found: Sequence[tuple[str, int, int, int, int, int]] = mistakes.table(BATCHES)
+    found: Sequence[tuple[str, int, int, int, int, int]] = import_module(MISTAKES).table(BATCHES)
     return found
 
 
