@@ -6,24 +6,26 @@ run goes on. A job that has to run again gets a new `revision` and with it a new
 """
 
 import asyncio
-import fcntl
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Event
 from typing import Any, Literal, assert_never, cast
 
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, SQLAlchemyDatasource
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 
 from app.bells import Bell, bell_of
 from app.data_folder import prepare_folder
 from app.errors import NotFound
+from app.logs import get_logger
 from app.settings import Settings
-from storage.database import AnySession, WriteSession, make_engine, migrate, read
+from storage.database import AnySession, WriteSession, migrate, read
 from storage.models import Analysis, Estimate, Job, Upload
+from storage.turns import turn
+
+log = get_logger("vantage.jobs")
 
 Kind = Literal["ingest", "estimate", "analysis"]
 KINDS: tuple[Kind, ...] = ("ingest", "estimate", "analysis")
@@ -136,28 +138,16 @@ def connect(settings: Settings) -> Jobs:
 
 def prepare(settings: Settings) -> None:
     """Make the data folder and bring the schema (ours and the engine's) up to date. Safe to call at once
-    from several processes: they take turns."""
+    from several processes: they take turns, and whoever waits says so."""
     prepare_folder(settings)
-    with _turn(settings):
+    with turn(settings.url, settings.data_dir, _waiting):
         migrate(settings.url)
         DBOS.migrate(settings.url)
         SQLAlchemyDatasource.migrate(settings.url)
 
 
-@contextmanager
-def _turn(settings: Settings) -> Iterator[None]:
-    if settings.url.startswith("sqlite"):
-        with open(settings.data_dir / "migrate.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        return
-    engine = make_engine(settings.url, pool_size=1)
-    try:
-        with engine.connect() as connection:
-            connection.execute(text("SELECT pg_advisory_lock(20240117)"))
-            yield
-    finally:
-        engine.dispose()
+def _waiting(seconds: float) -> None:
+    log.warning("waiting for another process that brings the schema up to date", seconds=round(seconds))
 
 
 def get(session: AnySession, kind: Kind, id: str) -> Upload | Estimate | Analysis | None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import Engine
 
@@ -65,3 +66,14 @@ def sqlite_engine(sqlite_url: str) -> Iterator[Engine]:
     engine = make_engine(sqlite_url)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def empty_url(postgres_url: str) -> Iterator[str]:
+    """A PostgreSQL database without a table."""
+    with psycopg.connect(postgres_url.format(name="postgres"), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE empty")
+        try:
+            yield postgres_url.format(name="empty")
+        finally:
+            connection.execute("DROP DATABASE empty WITH (FORCE)")
