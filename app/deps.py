@@ -4,11 +4,14 @@ Sessions end before the answer leaves (`scope="function"`): an answer of success
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Event
 from typing import Annotated
 
 from fastapi import Depends, Request
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
 from app.jobs import Jobs
 from app.settings import Settings
@@ -42,6 +45,43 @@ def get_waiters(request: Request) -> Waiters:
     return waiters
 
 
+#: Where the scope of a request with an Idempotency-Key has its `Keyed`.
+KEYED = "keyed"
+
+
+@dataclass(slots=True)
+class Keyed:
+    """The transaction of a request with an Idempotency-Key, left open by its endpoint until the answer is
+    known; `session` is None where the endpoint opened none."""
+
+    session: WriteSession | None = None
+
+    @contextmanager
+    def begin(self, engine: Engine) -> Iterator[WriteSession]:
+        """As `storage.database.write`, but not committed at the end. One of each request."""
+        self.session = WriteSession(Session(engine, expire_on_commit=False))
+        try:
+            yield self.session
+            self.session.flush()
+        except BaseException:
+            self.undo()
+            raise
+
+    def finish(self) -> None:
+        """Commit, if anything is open."""
+        if self.session is not None:
+            try:
+                self.session.commit()
+            finally:
+                self.undo()
+
+    def undo(self) -> None:
+        """Roll back what is not committed."""
+        if self.session is not None:
+            session, self.session = self.session, None
+            session.close()
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[Engine, Depends(get_engine)]
 ClosingDep = Annotated[Event, Depends(get_closing)]
@@ -55,9 +95,13 @@ def reader(engine: EngineDep) -> Iterator[ReadSession]:
         yield session
 
 
-def writer(engine: EngineDep) -> Iterator[WriteSession]:
-    """One transaction: committed before the answer leaves, rolled back when the endpoint raises."""
-    with write(engine) as session:
+def writer(request: Request, engine: EngineDep) -> Iterator[WriteSession]:
+    """One transaction: committed before the answer leaves, rolled back when the endpoint raises.
+
+    With an Idempotency-Key it is committed together with the answer that is kept under the key.
+    """
+    keyed: Keyed | None = request.scope.get("state", {}).get(KEYED)
+    with write(engine) if keyed is None else keyed.begin(engine) as session:
         yield session
 
 

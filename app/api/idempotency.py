@@ -1,30 +1,33 @@
 """`Idempotency-Key`: a POST that is sent again with the same key is answered as the first one was.
 
-The key is claimed before the work and keeps the answer after it, when the work is committed. What starts a
-job is answered anew each time: the work itself knows the same request again, and the answer should say how
-far the job is by now. An answer that may not be kept (`no-store`: it holds a secret) is not given a second
-time.
+The key is claimed before the work. The answer is kept in the work's own transaction (`app.deps.Keyed`), so
+that a process killed at any moment leaves both or neither. What starts a job is answered anew each time: the
+work itself knows the same request again, and the answer should say how far the job is by now. An answer that
+may not be kept (`no-store`: it holds a secret) is not given a second time.
 
-Uploads are not buffered here; they keep their key themselves (app/api/uploads.py).
+Uploads, by body or by form, are not buffered here; they keep their key themselves (app/api/uploads.py).
 """
 
 import hashlib
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import zstandard
 from fastapi import HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.errors import AppError, BadRequest, Conflict, TooLarge, Unprocessable
-from app.security.limits import UPLOADS
+from app.deps import KEYED, Keyed
+from app.errors import AppError, BadRequest, Busy, Conflict, TooLarge, Unprocessable
+from app.security.limits import UPLOAD_FORM, UPLOADS
 from storage import idempotency
-from storage.database import AnySession, write
+from storage.database import AnySession, WriteSession, write
 from storage.models import IdempotencyKey
 
 HEADER = "Idempotency-Key"
@@ -32,6 +35,7 @@ LONGEST = 255
 PENDING = 0
 #: A claim without an answer for so long was left by a killed process.
 STALE_SECONDS = 120.0
+AWAY = "The database does not answer or is busy. Send the request again in a few seconds, with the same key."
 KEPT_HEADERS = ("content-type", "location", "etag", "cache-control")
 
 
@@ -71,7 +75,7 @@ def keep_answers(app: ASGIApp, refuse: Callable[[Request, AppError], Response]) 
 
     async def kept(scope: Scope, receive: Receive, send: Send) -> None:
         keyed = scope["type"] == "http" and scope["method"] == "POST" and HEADER in Headers(scope=scope)
-        if not keyed or scope["path"] == UPLOADS:
+        if not keyed or scope["path"] in (UPLOADS, UPLOAD_FORM):
             await app(scope, receive, send)
             return
         request = Request(scope, receive)
@@ -84,29 +88,36 @@ def keep_answers(app: ASGIApp, refuse: Callable[[Request, AppError], Response]) 
             before = refuse(request, error)
         except HTTPException as error:  # the body turned out too large
             before = refuse(request, TooLarge(error.detail))
+        except OperationalError:
+            before = refuse(request, Busy(AWAY))
         except ClientDisconnect:
             return
         if before is not None:
             await before(scope, receive, send)
             return
-        await answer_once(app, engine, claimed, (scope, once_more(body), send))
+        try:
+            answer = await answer_once(app, engine, claimed, scope, once_more(body))
+        except OperationalError:
+            await refuse(request, Busy(AWAY))(scope, receive, send)
+            return
+        for message in answer.messages:
+            await send(message)
 
     return kept
 
 
-async def answer_once(
-    app: ASGIApp, engine: Engine, claimed: Claim, called: tuple[Scope, Receive, Send]
-) -> None:
-    scope, receive, send = called
-    answer = Answer()
+async def answer_once(app: ASGIApp, engine: Engine, claimed: Claim, scope: Scope, receive: Receive) -> Answer:
+    """The application's answer, once it is kept together with what it says was done."""
+    answer, keyed = Answer(), Keyed()
+    scope.setdefault("state", {})[KEYED] = keyed
     try:
         await app(scope, receive, answer.take)
+        await run_in_threadpool(settle, engine, claimed, answer, keyed)
     except BaseException:
+        keyed.undo()
         await run_in_threadpool(release, engine, claimed)
         raise
-    await run_in_threadpool(settle, engine, claimed, answer)
-    for message in answer.messages:
-        await send(message)
+    return answer
 
 
 def once_more(body: bytes) -> Receive:
@@ -172,18 +183,27 @@ def replayed(found: IdempotencyKey) -> Response:
     return Response(found.body, found.status, {**found.headers, "Idempotent-Replayed": "true"})
 
 
-def settle(engine: Engine, claimed: Claim, answer: Answer) -> None:
-    """Keep the answer, if it says that something was done."""
+def settle(engine: Engine, claimed: Claim, answer: Answer, keyed: Keyed) -> None:
+    """Commit the work and, if the answer says that something was done, the answer with it."""
     if not 200 <= answer.status < 300:
+        keyed.finish()
         release(engine, claimed)
         return
     headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
     secret = "no-store" in headers.get("cache-control", "")
     body = b"" if secret or answer.status == 202 else plain(answer)
-    with write(engine) as session:
-        found = idempotency.lookup(session, claimed.key)
-        if found is not None:
-            found.status, found.headers, found.body = answer.status, headers, body
+    if keyed.session is None:
+        with write(engine) as session:
+            keep(session, claimed, answer.status, headers, body)
+        return
+    keep(keyed.session, claimed, answer.status, headers, body)
+    keyed.finish()
+
+
+def keep(session: WriteSession, claimed: Claim, status: int, headers: dict[str, str], body: bytes) -> None:
+    found = idempotency.lookup(session, claimed.key)
+    if found is not None:
+        found.status, found.headers, found.body = status, headers, body
 
 
 def plain(answer: Answer) -> bytes:
@@ -193,8 +213,8 @@ def plain(answer: Answer) -> bytes:
 
 
 def release(engine: Engine, claimed: Claim) -> None:
-    """Give the key back: nothing was done."""
-    with write(engine) as session:
+    """Give the key back: nothing was done. While the database is away the claim stays, until it is stale."""
+    with suppress(OperationalError), write(engine) as session:
         found = idempotency.lookup(session, claimed.key)
         if found is not None and found.status == PENDING:
             session.delete(found)
