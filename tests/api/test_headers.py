@@ -60,3 +60,38 @@ def test_reconcile_takes_what_estimates_take(
     bare = header_changed(content, framework=None, adv_estimator=None, **dict.fromkeys(params))
     body, _ = reconciled(service, bare, convention=convention, params=params)
     assert body["configured"]["convention"] == convention and body["verdict"] == "match"
+
+
+@pytest.mark.parametrize(
+    ("name", "convention"),
+    [
+        ("ms-swift-rloo-group", "grpo/trl-group"),
+        ("ms-swift-reinforce_plus_plus-group", "grpo/trl-group"),
+        ("trl-normalize_then_sum", "gdpo/trl"),
+    ],
+)
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_numbers_of_frameworks_that_group_by_place(
+    service: Service, name: str, convention: str, shuffled: bool
+) -> None:
+    """Also where the file has the rows in another order than the trainer had."""
+    header, *rows = (DATA / "headers" / f"{name}.jsonl").read_bytes().splitlines()
+    rows = rows[::2] + rows[1::2] if shuffled else rows
+    body, findings = reconciled(service, b"\n".join([header, *rows]))
+    assert body["verdict"] == "match" and CODE not in findings
+    assert body["configured"]["convention"] == convention == body["candidates"][0]["convention"]
+
+
+def test_a_setting_that_did_not_take_effect_is_a_finding(service: Service) -> None:
+    """`scale_rewards: none` in the header, divided by the std all the same."""
+    body, findings = reconciled(service, (DATA / "headers" / "trl-scale_rewards-none.jsonl").read_bytes())
+    assert body["configured"]["convention"] == "dr_grpo/trl" and CODE in findings
+    assert body["candidates"][0]["convention"] == "grpo/trl-group"
+
+
+def test_a_framework_that_is_not_known_is_said_to_be_unknown(service: Service) -> None:
+    body, _ = reconciled(service, (DATA / "headers" / "trinity-asymre.jsonl").read_bytes())
+    said = body["configured"]
+    assert (said["convention"], said["framework"], said["estimator"]) == (None, None, None)
+    assert (said["unknown_framework"], said["unknown_estimator"]) == ("trinity-rft", "asymre")
+    assert said["not_understood"] == ["baseline_shift"]
