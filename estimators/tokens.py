@@ -37,9 +37,10 @@ def token_moments(values: Tensor, batch: Batch, extremes: bool = True) -> Rollou
     """
     layout = layout_of(batch)
     chunks = _chunk_statistics(values, layout, extremes)
-    if not bool(torch.isfinite(chunks.sum())):
+    if chunks is None:
         layout = make_layout(batch.offsets, batch.response_mask & torch.isfinite(values))
-        chunks = _chunk_statistics(values, layout, extremes)  # what overflows is infinite still
+        chunks = _chunk_statistics(values, layout, extremes)
+        assert chunks is not None
     return _by_rollout(chunks, layout, extremes)
 
 
@@ -96,10 +97,10 @@ def _around(values: Tensor, pivot: float) -> tuple[float, float]:
     return total, float(torch.mv(blocks.mul_(blocks), ones).sum(dtype=torch.float64))
 
 
-def _chunk_statistics(values: Tensor, layout: Layout, extremes: bool) -> Tensor:
+def _chunk_statistics(values: Tensor, layout: Layout, extremes: bool) -> Tensor | None:
     """`[5, chunks]` float64: pivot, Σ(x − pivot), Σ(x − pivot)², least and greatest of each chunk's tokens.
 
-    A sum of entries that are not finite, or too large, is not finite.
+    None where an entry is not finite.
     """
     found = torch.zeros((5, layout.slots // CHUNK), dtype=torch.float64, device=values.device)
     ones = torch.ones(CHUNK, dtype=values.dtype, device=values.device)
@@ -116,7 +117,7 @@ def _chunk_statistics(values: Tensor, layout: Layout, extremes: bool) -> Tensor:
         part[2] = torch.mv(deviations.mul_(deviations), ones)
         if extremes:
             part[3], part[4] = blocks.amin(dim=1), blocks.amax(dim=1)
-    return found
+    return found if bool(torch.isfinite(found.sum())) else None
 
 
 def _repeat_in_tails(blocks: Tensor, layout: Layout, tile: Tile) -> None:

@@ -36,9 +36,7 @@ RLOO = (
     _rloo(
         "trl",
         "1.16.0",
-        RlooParams(
-            unscored="zero", score="reward", kl_clamp="none", kl_penalty="k1", rounding="nan", **_VOTE
-        ),
+        RlooParams(unscored="zero", score="reward", kl_clamp="none", kl_penalty="k1", **_VOTE),
         "Over the siblings that have a score; a group of one has 0. The trainer takes beta = 0.05 times the "
         "KL of all tokens off the score; give beta to do the same.",
         keys.TRL_RLOO,
@@ -48,7 +46,6 @@ RLOO = (
         "openrlhf",
         "0.11.2",
         RlooParams(
-            rounding="rows",
             singleton="refuse",
             score="reward",
             advantage_clip_low=-10.0,
@@ -90,18 +87,19 @@ RLOO = (
     _rloo(
         "skyrl",
         "a9564572",
-        RlooParams(segments="last", rounding="skyrl", **_VOTE),
+        RlooParams(segments="last", **_VOTE),
         "A group of one has 0.",
         {"advantage_estimator": CHOSEN},
     ),
     Convention(
         "rloo_vectorized/verl",
         "rloo",
-        RlooParams(rounding="scattered", **_VOTE),
+        RlooParams(**_VOTE),
         Whitening(),
         "verl",
         "0.9.1",
         "As rloo/verl, but a group of one has 0.",
         {"adv_estimator": CHOSEN, "epsilon": CHOSEN},
+        "integer_id",
     ),
 )
