@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.jobs import Jobs
 from app.settings import Settings
+from app.shared_polls import SharedPolls
 from app.waiters import Waiters
 from storage.database import ReadSession, WriteSession, read, write
 
@@ -82,11 +83,17 @@ class Keyed:
             session.close()
 
 
+def get_polls(request: Request) -> SharedPolls:
+    polls: SharedPolls = request.app.state.polls
+    return polls
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[Engine, Depends(get_engine)]
 ClosingDep = Annotated[Event, Depends(get_closing)]
 JobsDep = Annotated[Jobs, Depends(get_jobs)]
 WaitersDep = Annotated[Waiters, Depends(get_waiters)]
+PollsDep = Annotated[SharedPolls, Depends(get_polls)]
 
 
 def reader(engine: EngineDep) -> Iterator[ReadSession]:

@@ -39,10 +39,12 @@ def integer(value: int | None) -> str:
 
 
 def percent(part: float | None, whole: float | None = 1.0) -> str:
-    """A share in per cent; a dash where there is nothing to share."""
+    """A share in per cent; a dash where there is nothing to share, or where it is no number."""
     if part is None or not whole:
         return ABSENT
     share = 100.0 * part / whole
+    if not math.isfinite(share):
+        return ABSENT
     return f"{share:.0f} %" if share >= 10 or share == int(share) else f"{share:.1f} %"
 
 

@@ -9,6 +9,7 @@ from fastapi import HTTPException as FastAPIHTTPException
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, StatementError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -189,6 +190,7 @@ HANDLERS: dict[Any, ErrorHandler] = {
     Corrupt: corrupt,
     DatabaseGone: database_gone,
     OperationalError: database_away,
+    PoolTimeout: database_away,
     IntegrityError: database_conflict,
     DataError: database_refuses,
     OverflowError: database_refuses,

@@ -5,12 +5,12 @@ What a person sees of a job (state, stage, progress, cancellation, error) lives 
 run goes on. A job that has to run again gets a new `revision` and with it a new workflow id.
 """
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from threading import Event
+from functools import partial
 from typing import Any, Literal, assert_never, cast
 
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, SQLAlchemyDatasource
@@ -21,6 +21,7 @@ from app.data_folder import prepare_folder
 from app.errors import NotFound
 from app.logs import get_logger
 from app.settings import Settings
+from app.shared_polls import SharedPolls
 from storage.database import AnySession, WriteSession, migrate, read
 from storage.models import Analysis, Estimate, Job, Upload
 from storage.turns import turn
@@ -204,19 +205,20 @@ def wait_for(engine: Engine, kind: Kind, id: str, seconds: float) -> str:
 
 
 async def follow(
-    engine: Engine, kind: Kind, id: str, closing: Event, seconds: float = 0.25
+    polls: SharedPolls, engine: Engine, kind: Kind, id: str, seconds: float = 0.25
 ) -> AsyncIterator[dict[str, Any]]:
     """`progress` of the job each time it changed, the first at once, the last when it has ended.
 
-    Stops when `closing` is set: the server is going down.
+    Stops when the server is going down. Whoever follows the same job shares one look at it.
     """
-    seen: Sequence[Any] | None = None
-    while not closing.is_set():
-        body = await asyncio.to_thread(snapshot, engine, kind, id)
-        now = [body[key] for key in ("state", "stage", "done", "total", "attempts", "cancel_requested")]
-        if now != seen:
-            seen = now
+    ask = partial(snapshot, engine, kind, id)
+    async with aclosing(polls.results((kind, id), ask, seconds, changing)) as bodies:
+        async for body in bodies:
             yield body
-        if body["state"] in FINAL:
-            return
-        await asyncio.sleep(seconds)
+            if body["state"] in FINAL:
+                return
+
+
+def changing(body: dict[str, Any]) -> list[Any]:
+    """What of a job's progress makes it worth an event; the time that passes does not."""
+    return [body[key] for key in ("state", "stage", "done", "total", "attempts", "cancel_requested")]

@@ -25,6 +25,7 @@ from app.security.headers import secure_headers
 from app.security.hosts import guard
 from app.security.limits import limit_bodies
 from app.settings import Settings
+from app.shared_polls import SharedPolls
 from app.static import router as static_router
 from app.static import static_files
 from app.waiters import Waiters
@@ -83,6 +84,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.metrics = metrics
     app.state.closing = Event()
+    app.state.polls = SharedPolls(app.state.closing)
     for router in ROUTERS:
         app.include_router(router)
     for router in PAGE_ROUTERS:

@@ -119,19 +119,22 @@ def _hints(
     session: AnySession, batch_id: str, header: Mapping[str, Any], batch: Loaded, said: Configured
 ) -> Hints:
     return Hints(
-        params=said.params,
+        params=without_sizes(said.params, batch.batch.group),
         convention=said.convention,
         framework=said.framework,
-        foreign=_foreign(header, said),
+        foreign=bool(said.unknown_framework or said.unknown_estimator or said.not_understood),
         prompt=_on(prompt_numbers(session, batch_id, batch), batch),
         padding=_on(padding(session, batch_id, header, batch), batch),
     )
 
 
-def _foreign(header: Mapping[str, Any], said: Configured) -> bool:
-    """Whether the header names a framework or an estimator that is not known."""
-    named = (header.get("framework"), said.framework), (header.get("adv_estimator"), said.estimator)
-    return any(isinstance(own, str) and own.strip() and known is None for own, known in named)
+def without_sizes(params: Mapping[str, Any], group: torch.Tensor) -> dict[str, Any]:
+    """The params without a group size that every recorded group has: the rows of a file need not lie in the
+    order by whose places the framework made those groups."""
+    size = params.get("group_size")
+    if not isinstance(size, int) or not bool((torch.bincount(group) == size).all()):
+        return dict(params)
+    return {name: value for name, value in params.items() if name not in ("group_size", "group_count")}
 
 
 def nothing(header: Mapping[str, Any], format: str, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ from storage import arrays, rollouts
 from storage.database import AnySession
 from storage.models import Prompt, Rollout
 from storage.rollouts import Columns
+
+#: A number as JSON writes one with decimals or an exponent.
+_DECIMAL = re.compile(r"-?\d+(\.\d+([eE][+-]?\d+)?|[eE][+-]?\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +169,28 @@ def group_numbers(session: AnySession, batch_id: str, columns: Columns, grouping
     elif grouping == "prompt":
         keys = prompt_keys(session, batch_id, columns)
     elif grouping == "integer_id":
-        named = select(Prompt.group_no, Prompt.group_id).where(Prompt.batch_id == batch_id)
-        names = {row.group_no: row.group_id for row in session.execute(named)}
+        names = _ids(session, batch_id)
         of_number = dict(zip(names, integer_ids(list(names.values())).tolist(), strict=True))
         keys = np.array([of_number[number] for number in columns.group_no.tolist()], np.int64)
     else:
         keys = columns.index // int(grouping.removeprefix("stride:"))
     return np.unique(keys, return_inverse=True)[1].astype(np.int64)
+
+
+def _ids(session: AnySession, batch_id: str) -> dict[int, str | float]:
+    """The id of each group, by its number: a text, or a number with decimals where the file had one."""
+    named = select(Prompt.group_no, Prompt.group_id).where(Prompt.batch_id == batch_id)
+    names: dict[int, str | float] = {row.group_no: row.group_id for row in session.execute(named)}
+    decimal = {number for number, name in names.items() if _DECIMAL.fullmatch(str(name))}
+    if not decimal:
+        return names
+    typed = select(Rollout.group_no, Rollout.extra).where(
+        Rollout.batch_id == batch_id, Rollout.extra.is_not(None), Rollout.group_no.in_(decimal)
+    )
+    for group_no, extra in session.execute(typed):
+        if extra.get("group_id_type") == "number":
+            names[group_no] = float(names[group_no])
+    return names
 
 
 def prompt_keys(session: AnySession, batch_id: str, columns: Columns) -> NDArray[np.str_]:

@@ -7,10 +7,8 @@ What the advantage functions import and do not use (ray, tensordict, transformer
 
 import importlib
 import os
-import site
 import subprocess
 import sys
-import sysconfig
 import types
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,7 @@ def python() -> Path:
         return executable
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(BENCH)], check=True)
     purelib = next((BENCH / "lib").glob("python*")) / "site-packages"
-    seen = {sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"], *site.getsitepackages()}
+    seen = {path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")}
     (purelib / "of_the_caller.pth").write_text("\n".join(sorted(seen)) + "\n")
     subprocess.run([str(executable), "-m", "pip", "install", "--quiet", "--no-deps", *PEERS], check=True)
     done.touch()

@@ -15,6 +15,9 @@ from estimators.membership import MembershipParams, last_segments, members_of, o
 from estimators.parameters import About
 from estimators.refused import Refused
 from estimators.rewards import rollout_scores
+from estimators.single import Rounding, by_size, single_statistics
+
+__all__ = ["CentringParams", "Seen", "by_size", "complete", "divided", "see", "settle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,9 @@ class CentringParams(MembershipParams):
         Literal["nan", "zero"],
         About("advantage of a rollout without a score; it is in no statistics either way"),
     ] = "nan"
+    rounding: Annotated[
+        Rounding, About("single precision only: in whose order mean and spread of a group are summed")
+    ] = "verl"
     advantage_clip_low: Annotated[float | None, About("least advantage, before whitening")] = None
     advantage_clip_high: Annotated[float | None, About("greatest advantage, before whitening")] = None
 
@@ -48,6 +54,7 @@ class Seen:
     size     members of its group, several segments of one rollout counted once
     left     it is in no full group, and is taken as it is
     stats    of the counted scores, per group, in float64
+    rounding in whose order single precision adds up
     """
 
     scores: Tensor
@@ -57,6 +64,7 @@ class Seen:
     size: Tensor
     left: Tensor | None
     stats: GroupStatistics
+    rounding: Rounding
 
     @property
     def number(self) -> Tensor:
@@ -67,13 +75,13 @@ class Seen:
     def mean(self) -> Tensor:
         """Mean of its group; NaN-free where the group has none: 0."""
         if self.scores.dtype == torch.float32:
-            return torch_statistics(self.scores, self.group, self.counted, None)[0]
+            return single_statistics(self.scores, self.group, self.counted, None, self.rounding)[0]
         return self.stats.mean[self.group]
 
     def std(self, ddof: int) -> Tensor:
         """Std of its group; NaN where too few members are counted."""
         if self.scores.dtype == torch.float32:
-            return torch_statistics(self.scores, self.group, self.counted, ddof)[1]
+            return single_statistics(self.scores, self.group, self.counted, ddof, self.rounding)[1]
         return self.stats.std(ddof)[self.group]
 
 
@@ -89,7 +97,7 @@ def see(batch: Batch, params: CentringParams, dtype: torch.dtype, scores: Tensor
     counted = counted if last is None else counted & last
     stats = group_statistics(scores, group, counted)
     members = stats.size if last is None else torch.bincount(group[last], minlength=stats.size.shape[0])
-    seen = Seen(scores, scored, counted, group, members[group], left, stats)
+    seen = Seen(scores, scored, counted, group, members[group], left, stats, params.rounding)
     _check_singletons(seen, params)
     return seen
 
@@ -125,34 +133,10 @@ def complete(seen: Seen, advantages: Tensor, batch: Batch, params: CentringParam
         advantages = advantages.clamp(params.advantage_clip_low, params.advantage_clip_high)
     advantages = torch.where(seen.scored, advantages, torch.nan if params.unscored == "nan" else 0.0)
     advantages = of_last_segment(advantages.to(seen.scores.dtype), batch, seen.group, params)
-    raw = with_kl(advantages, batch, params)
+    raw = replace(with_kl(advantages, batch, params), all_vote=params.fully_masked == "vote")
     return replace(raw, apart=~seen.scored) if params.unscored == "zero" else raw
 
 
 def divided(centred: Tensor, divisor: Tensor) -> Tensor:
     """`centred` over the divisor, 0 where that is 0 or undefined."""
     return torch.where(divisor > 0, centred / divisor, 0.0)
-
-
-def torch_statistics(
-    scores: Tensor, group: Tensor, counted: Tensor, ddof: int | None
-) -> tuple[Tensor, Tensor]:
-    """Mean and std of each rollout's group in the scores' own precision, `[B]` each, by the same torch calls
-    as the frameworks, so that what rounding does to nearly constant groups shows. No std without `ddof`."""
-    mean = torch.full_like(scores, torch.nan)
-    std = torch.full_like(scores, torch.nan)
-    for members in by_size(group, counted):
-        rows = scores[members]
-        mean[members] = rows.mean(dim=1, keepdim=True).expand_as(rows)
-        if ddof is not None and rows.shape[1] > ddof:
-            std[members] = rows.std(dim=1, correction=ddof, keepdim=True).expand_as(rows)
-    return mean, std
-
-
-def by_size(group: Tensor, counted: Tensor) -> list[Tensor]:
-    """The counted members of the groups, one `[groups of a size, size]` of positions for each size."""
-    sizes = torch.bincount(group[counted], minlength=int(group.max()) + 1 if group.numel() else 0)
-    order = torch.nonzero(counted).squeeze(1)
-    order = order[torch.argsort(group[order], stable=True)]
-    size_of = sizes[group[order]]
-    return [order[size_of == size].view(-1, size) for size in torch.unique(size_of).tolist()]

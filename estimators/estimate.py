@@ -14,6 +14,7 @@ from estimators.moments import Moments, merged
 from estimators.registry import ESTIMATORS
 from estimators.request import Request
 from estimators.rewards import one_weight
+from estimators.shape import response_moments
 from estimators.tokens import RolloutMoments, absolute_sums, map_tokens, token_moments
 from estimators.whitening import Affine, Whitening, rollout_affine, scope_ids
 
@@ -116,7 +117,7 @@ def estimate(
     if request.params.loss_agg_mode is not None:
         after = weighted(after, raw.per_token, seen, request.params)
         summaries = _changed(summaries, after, raw, seen)
-    return Result(after, before, raw.per_token, raw.returns, _both_units(moments), summaries)
+    return Result(after, before, raw.per_token, raw.returns, _both_units(moments, raw), summaries)
 
 
 def _affine(
@@ -127,10 +128,10 @@ def _affine(
         return None
     ids = scope_ids(batch, setting.scope)
     cells = _mean_of_cells(raw, batch) if setting.mean_scope == "cells" else None
-    count = moments.count if raw.apart is None else torch.where(raw.apart, 0.0, moments.count)
-    affine = rollout_affine(
-        moments.mean, moments.m2, count, ids, setting, history, groups=batch.group, of_cells=cells
-    )
+    voting = response_moments(raw) if setting.unit == "response" else None
+    count, mean, m2 = voting or (moments.count, moments.mean, moments.m2)
+    count = count if raw.apart is None else torch.where(raw.apart, 0.0, count)
+    affine = rollout_affine(mean, m2, count, ids, setting, history, groups=batch.group, of_cells=cells)
     return affine if raw.apart is None else affine.leaving(raw.apart)
 
 
@@ -176,10 +177,11 @@ def _rollout_moments(values: Tensor, batch: Batch) -> RolloutMoments:
     return RolloutMoments(count, value, torch.where(count > 0, 0.0, torch.nan).double(), value, value)
 
 
-def _both_units(moments: RolloutMoments) -> dict[str, Moments]:
+def _both_units(moments: RolloutMoments, raw: Raw) -> dict[str, Moments]:
     count, mean, m2 = moments.count, moments.mean, moments.m2
-    once = (count > 0).double()
-    return {"token": merged(mean, m2, count), "response": merged(mean, torch.zeros_like(m2), once)}
+    number, each, _ = response_moments(raw) or (count, mean, m2)
+    once = merged(each, torch.zeros_like(each), (number > 0).double())
+    return {"token": merged(mean, m2, count), "response": once}
 
 
 def _changed(summaries: Summaries, after: Tensor, raw: Raw, batch: Batch) -> Summaries:

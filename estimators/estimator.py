@@ -21,13 +21,16 @@ class Raw:
 
     `returns` `[N]` are the critic's targets, for estimators that have them. Masked tokens hold what the
     estimator's convention leaves there; NaN: undefined, because something it depends on was not recorded.
-    Whitening neither looks at the rollouts `apart` `[B]` bool nor changes them.
+    Whitening neither looks at the rollouts `apart` `[B]` bool nor changes them. Where it counts every rollout
+    once, `all_vote` says that those without an unmasked token count too: frameworks whiten one number per
+    rollout before they look at any mask.
     """
 
     advantages: Tensor
     per_token: bool
     returns: Tensor | None = None
     apart: Tensor | None = None
+    all_vote: bool = False
 
 
 @dataclass(frozen=True, slots=True)

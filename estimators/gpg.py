@@ -42,8 +42,9 @@ def run(batch: Batch, params: GpgParams, dtype: torch.dtype) -> Raw:
     seen = see(batch, params, dtype)
     scored = seen.counted.sum().double()
     alpha = scored / (seen.counted & (seen.scores != 0)).sum().clamp(min=1)
-    factor = (alpha / params.f_norm).to(dtype)
-    advantages = settle(seen, (seen.scores - seen.mean) * factor, seen.scores * factor, params)
+    alpha = alpha.to(dtype)
+    centred, alone = alpha * (seen.scores - seen.mean), alpha * seen.scores
+    advantages = settle(seen, centred / params.f_norm, alone / params.f_norm, params)
     return complete(seen, advantages, batch, params)
 
 

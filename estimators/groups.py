@@ -23,20 +23,18 @@ def factorize(ids: Iterable[Hashable]) -> tuple[Tensor, list[Hashable]]:
     return torch.from_numpy(dense), list(numbers)
 
 
-def integer_ids(ids: Sequence[str]) -> Tensor:
-    """`factorize` of ids that are read as whole numbers where every one is a number, as verl's vectorised
-    estimators do: "01" and "1" are one group, and numbers with decimals lose them (0.25 and 0.75 are one)."""
+def integer_ids(ids: Sequence[str | float]) -> Tensor:
+    """`factorize` of ids that `int()` reads one and all, as verl's vectorised GRPO takes them: "07" and "7"
+    are one group, and so are the numbers 0.25 and 0.75. Where it cannot read one of them ("1e3", "1.2", a
+    number beyond 64 bits), or there is none, ids are compared as they are.
+
+    ids  texts, or numbers where the framework has numbers
+    """
     try:
-        numbers: list[Hashable] = [int(text) for text in ids]
-    except ValueError:
-        try:
-            parts = np.array([float(text) for text in ids])
-        except ValueError:
-            return factorize(ids)[0]
-        if not np.isfinite(parts).all():
-            return factorize(ids)[0]
-        whole = np.allclose(parts, np.rint(parts), rtol=0.0, atol=1e-6)
-        numbers = list((np.rint(parts) if whole else np.trunc(parts)).tolist())
+        numbers: list[Hashable] = [int(each) for each in ids]
+        np.array(numbers, dtype=np.int64)
+    except (ValueError, OverflowError):
+        return factorize(ids)[0]
     return factorize(numbers)[0]
 
 

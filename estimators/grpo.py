@@ -32,12 +32,13 @@ import torch
 from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.centring import CentringParams, Seen, complete, divided, see, settle, torch_statistics
+from estimators.centring import CentringParams, Seen, complete, divided, see, settle
 from estimators.estimator import Estimator, Raw
 from estimators.leave_one_out import mean_of_others, one_pass, std_of_others
 from estimators.moments import of_values
 from estimators.parameters import About
 from estimators.process_grpo import standardised_steps, trajectory_scores
+from estimators.single import plain_statistics, single_statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ class StandardParams(CentringParams):
     statistics: Annotated[
         Literal["exact", "plain", "single"],
         About(
-            "mean and std of a group: exact, so that equal scores have std 0; added up plainly, and rounded; "
-            "or in single precision, as verl's vectorised functions have them"
+            "mean and std of a group: exact, so that equal scores have std 0; plain, as numpy adds up and "
+            "rounds; or in single precision, as verl's vectorised functions have them"
         ),
     ] = "exact"
     zero_std: Annotated[
@@ -146,10 +147,10 @@ def _baseline(seen: Seen, params: StandardParams) -> Tensor:
 def _mean_std(seen: Seen, params: StandardParams) -> tuple[Tensor, Tensor]:
     """Of each rollout's group, `[B]`, with the rounding that is asked for."""
     if params.statistics == "plain":
-        return torch_statistics(seen.scores, seen.group, seen.counted, params.ddof)
+        return plain_statistics(seen.scores, seen.group, seen.counted, params.ddof)
     if params.statistics == "single":
         scores = seen.scores.float()
-        found = torch_statistics(scores, seen.group, seen.counted, params.ddof)
+        found = single_statistics(scores, seen.group, seen.counted, params.ddof, "scattered")
         return found[0].to(seen.scores.dtype), found[1].to(seen.scores.dtype)
     return seen.mean, seen.std(params.ddof)
 

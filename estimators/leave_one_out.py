@@ -40,7 +40,9 @@ def one_pass(seen: Seen, leave_out: bool) -> tuple[Tensor, Tensor]:
         weights = torch.ones((size, size), dtype=rows.dtype, device=rows.device)
         if leave_out:
             weights -= torch.eye(size, dtype=rows.dtype, device=rows.device)
-        average, squares = rows @ weights / number, rows.square() @ weights / number
+        # One product per group, as there: a product of matrices would add up in another order.
+        average = torch.stack([torch.mv(weights, row) for row in rows]) / number
+        squares = torch.stack([torch.mv(weights, row.square()) for row in rows]) / number
         mean[members] = average
         room = number / (number - 1) if number > 1 else torch.nan
         std[members] = ((squares - average.square()) * room).sqrt().nan_to_num(0.0)

@@ -20,10 +20,12 @@ Paper: Hao et al. 2025 (On-Policy RL with Optimal Reward Baseline), arXiv:2505.2
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.centring import CentringParams, complete, see, settle
+from estimators.centring import CentringParams, Seen, complete, see, settle
 from estimators.estimator import Estimator, Raw
+from estimators.single import sum_of_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ def run(batch: Batch, params: OpoParams, dtype: torch.dtype) -> Raw:
     """One advantage per rollout."""
     seen = see(batch, params, dtype)
     weight = torch.where(seen.counted, batch.unmasked, 0).double()
+    if dtype == torch.float32:
+        return complete(seen, settle(seen, _single(seen, weight.float()), seen.scores, params), batch, params)
     # From the group's mean: a constant group then has advantages that are exactly 0.
     mean = seen.stats.mean[seen.group]
     away = torch.where(seen.counted, seen.scores.double() - mean, 0.0)
@@ -43,6 +47,15 @@ def run(batch: Batch, params: OpoParams, dtype: torch.dtype) -> Raw:
     shift = none.index_add(0, seen.group, weight * away) / total.clamp(min=1.0)
     advantages = (seen.scores.double() - mean - shift[seen.group]).to(dtype)
     return complete(seen, settle(seen, advantages, seen.scores, params), batch, params)
+
+
+def _single(seen: Seen, weight: Tensor) -> Tensor:
+    """As verl sums up each group in single precision."""
+    weighted = weight * torch.where(seen.counted, seen.scores, 0.0)
+    total, length = (
+        sum_of_group(part, seen.group, seen.counted, seen.rounding) for part in (weighted, weight)
+    )
+    return seen.scores - total / length.clamp(min=1.0)
 
 
 ESTIMATOR = Estimator(

@@ -128,7 +128,7 @@ def _solutions(
 
 def _least_squares(columns: Tensor, target: Tensor) -> list[float] | None:
     """The solution where it explains the target, else None. Columns are scaled first; short ones give 0."""
-    if columns.shape[0] < columns.shape[1]:
+    if columns.shape[0] < columns.shape[1] or not _finite(columns, target):
         return None
     size = columns.abs().amax(dim=0).clamp(min=1e-300)
     answer = torch.linalg.lstsq(columns / size, target.unsqueeze(1), driver="gelsd").solution.squeeze(1)
@@ -137,10 +137,17 @@ def _least_squares(columns: Tensor, target: Tensor) -> list[float] | None:
     return (answer / size).tolist() if bool(error <= bound) else None
 
 
+def _finite(*given: Tensor) -> bool:
+    """Whether all are numbers: the solver raises where one is not."""
+    return all(bool(torch.isfinite(each).all()) for each in given)
+
+
 def _hopeless(columns: list[Tensor], target: Tensor, other: Tensor) -> bool:
     """Whether not even all columns together explain the target: then no model made of some of them does. The
     largest error of a model is no less than its mean square one, which is least with all columns."""
     every = torch.stack(columns, dim=1)
+    if not _finite(every, target):
+        return True
     if every.shape[0] <= every.shape[1]:
         return False
     size = every.abs().amax(dim=0).clamp(min=1e-300)

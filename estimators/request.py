@@ -15,7 +15,7 @@ from estimators.whitening import Whitening
 Precision = Literal["float64", "float32"]
 
 #: How rollouts are grouped: as recorded, by equal prompt, every N in the order of the file, or as recorded
-#: with ids read as whole numbers (`groups.integer_ids`).
+#: with ids taken as whole numbers where `int()` reads them all (`groups.integer_ids`).
 GROUPINGS = ("group_id", "prompt", "stride:N", "integer_id")
 
 _FIELDS = ("convention", "estimator", "params", "whitening", "precision", "grouping")

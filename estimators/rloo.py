@@ -23,10 +23,12 @@ groups of one, `rloo_vectorized/verl`), TRL 1.16.0, OpenRLHF 0.11.2, NeMo-RL 0.6
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.centring import CentringParams, complete, see, settle
+from estimators.centring import CentringParams, Seen, complete, see, settle
 from estimators.estimator import Estimator, Raw
+from estimators.single import sum_of_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +39,33 @@ class RlooParams(CentringParams):
 def run(batch: Batch, params: RlooParams, dtype: torch.dtype) -> Raw:
     """One advantage per rollout."""
     seen = see(batch, params, dtype)
-    number = seen.number
-    factor = number / (number - 1.0).clamp(min=1.0)
-    advantages = (seen.scores - seen.mean) * factor.to(dtype)
+    advantages = _single(seen) if dtype == torch.float32 else _double(seen)
     found = complete(seen, settle(seen, advantages, seen.scores, params), batch, params)
     if params.unscored != "zero":
         return found
     # A lone scored rollout has 0/0 in TRL: like an unscored one it has 0 and is left out of the z-score.
     return replace(found, apart=~seen.scored | (seen.number <= 1))
+
+
+def _double(seen: Seen) -> Tensor:
+    factor = seen.number / (seen.number - 1.0).clamp(min=1.0)
+    return (seen.scores - seen.mean) * factor
+
+
+def _single(seen: Seen) -> Tensor:
+    """The same by each framework's own order of operations."""
+    number, others = (
+        seen.number.to(seen.scores.dtype),
+        (seen.number - 1.0).clamp(min=1.0).to(seen.scores.dtype),
+    )
+    if seen.rounding == "verl":
+        return seen.scores * number / others - seen.mean * number / others
+    if seen.rounding == "skyrl":
+        return (seen.scores - seen.mean) * (seen.number / (seen.number - 1.0).clamp(min=1.0)).to(number.dtype)
+    total = sum_of_group(seen.scores, seen.group, seen.counted, seen.rounding)
+    if seen.rounding == "scattered":
+        return (number * seen.scores - total) / others
+    return seen.scores - (total - seen.scores) / others
 
 
 ESTIMATOR = Estimator(

@@ -15,6 +15,16 @@ from estimators.whitening import Affine, Whitening, affine_of, rollout_affine, s
 IDENTITY = Affine(*(torch.tensor([x], dtype=torch.float64) for x in (0.0, 1.0, 0.0)))
 
 
+def response_moments(raw: Raw) -> tuple[Tensor, Tensor, Tensor] | None:
+    """(count, mean, m2) `[B]` float64 with every rollout counted once, whatever its mask; None where those
+    without an unmasked token have no vote."""
+    if raw.per_token or not raw.all_vote:
+        return None
+    known = torch.isfinite(raw.advantages)
+    mean = torch.where(known, raw.advantages.double(), torch.nan)
+    return known.double(), mean, torch.where(known, 0.0, torch.nan).double()
+
+
 class Shape:
     """`count`, `mean`, `m2` `[B]` float64 of each rollout's finite unmasked raw advantages."""
 
@@ -57,7 +67,8 @@ class Shape:
             return IDENTITY
         if setting.scope == "running":
             return None
-        count, mean, m2 = self.moments
+        voting = response_moments(self.raw) if setting.unit == "response" else None
+        count, mean, m2 = voting or self.moments
         try:
             return rollout_affine(mean, m2, count, scope_ids(self.batch, setting.scope), setting)
         except Refused:

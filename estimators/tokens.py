@@ -37,10 +37,9 @@ def token_moments(values: Tensor, batch: Batch, extremes: bool = True) -> Rollou
     """
     layout = layout_of(batch)
     chunks = _chunk_statistics(values, layout, extremes)
-    if chunks is None:
+    if not bool(torch.isfinite(chunks.sum())):
         layout = make_layout(batch.offsets, batch.response_mask & torch.isfinite(values))
-        chunks = _chunk_statistics(values, layout, extremes)
-        assert chunks is not None
+        chunks = _chunk_statistics(values, layout, extremes)  # what overflows is infinite still
     return _by_rollout(chunks, layout, extremes)
 
 
@@ -97,10 +96,10 @@ def _around(values: Tensor, pivot: float) -> tuple[float, float]:
     return total, float(torch.mv(blocks.mul_(blocks), ones).sum(dtype=torch.float64))
 
 
-def _chunk_statistics(values: Tensor, layout: Layout, extremes: bool) -> Tensor | None:
+def _chunk_statistics(values: Tensor, layout: Layout, extremes: bool) -> Tensor:
     """`[5, chunks]` float64: pivot, Σ(x − pivot), Σ(x − pivot)², least and greatest of each chunk's tokens.
 
-    None where an entry is not finite.
+    A sum of entries that are not finite, or too large, is not finite.
     """
     found = torch.zeros((5, layout.slots // CHUNK), dtype=torch.float64, device=values.device)
     ones = torch.ones(CHUNK, dtype=values.dtype, device=values.device)
@@ -117,7 +116,7 @@ def _chunk_statistics(values: Tensor, layout: Layout, extremes: bool) -> Tensor 
         part[2] = torch.mv(deviations.mul_(deviations), ones)
         if extremes:
             part[3], part[4] = blocks.amin(dim=1), blocks.amax(dim=1)
-    return found if bool(torch.isfinite(found.sum())) else None
+    return found
 
 
 def _repeat_in_tails(blocks: Tensor, layout: Layout, tile: Tile) -> None:

@@ -193,6 +193,11 @@ def version(session: AnySession, run_id: str | None = None) -> str:
     return f"{batches}-{rollouts or 0}-{newest or 0.0:.6f}"
 
 
+def count(session: AnySession) -> int:
+    """How many runs there are, empty ones too."""
+    return int(session.execute(select(func.count()).select_from(Run)).scalar_one())
+
+
 def delete_if_empty(session: WriteSession, run_ids: Iterable[str]) -> None:
     """Delete those of the runs in which no batch is left, not even one that is being read in."""
     for run_id in run_ids:

@@ -1,17 +1,18 @@
 """The numbers of an estimate: of one rollout as JSON, of the whole batch as a file."""
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import StreamingResponse
 
+from app.api.downloads import DownloadResponse
 from app.api.lookup import MOST_INDEX, Id, batch_of, estimate_of, finished, rollout_of, version_of
 from app.api.schemas.common import binary
 from app.api.schemas.estimates import Advantages
 from app.api.strict import StrictRoute
 from app.api.tables import MEDIA_TYPES, stream
 from app.api.token_values import of_rollout
-from app.deps import EngineDep, Reader
+from app.deps import EngineDep, Reader, SettingsDep
 from app.errors import BadRequest
 from app.responses import arrays, etag, not_modified, respond
 from storage import batches
@@ -34,6 +35,7 @@ def get_advantages(
     request: Request,
     session: Reader,
     engine: EngineDep,
+    settings: SettingsDep,
     estimate_id: Id,
     rollout: Annotated[int | None, Query(ge=0, le=MOST_INDEX, description="Index of one rollout.")] = None,
     format: Annotated[
@@ -52,7 +54,8 @@ def get_advantages(
     if format is not None:
         name = f'attachment; filename="advantages-{estimate.id}.{format}"'
         headers = {"ETag": tag, "Content-Disposition": name, "Cache-Control": "private, no-cache"}
-        return StreamingResponse(stream(engine, estimate.id, format), 200, headers, MEDIA_TYPES[format])
+        make = partial(stream, engine, estimate.id, format)
+        return DownloadResponse(make, settings.spool_dir, headers, MEDIA_TYPES[format])
     batch = batch_of(session, estimate.batch_id)
     return respond(request, one(session, batch, estimate, rollout or 0), etag=tag)
 

@@ -23,7 +23,7 @@ from app.api.schemas.analyses import (
 from app.api.schemas.common import accepted, responses
 from app.api.strict import StrictRoute
 from app.api.waiting import Wait, ended
-from app.deps import ClosingDep, EngineDep, JobsDep, Reader, WaitersDep
+from app.deps import ClosingDep, EngineDep, JobsDep, PollsDep, Reader, WaitersDep
 from app.jobs import FINAL
 from app.responses import etag, not_modified, respond
 from storage import analyses
@@ -126,8 +126,8 @@ def existing(session: Reader, analysis_id: Id) -> str:
 
 @router.get("/analyses/{analysis_id}/events", response_class=EventSourceResponse)
 async def analysis_events(
-    engine: EngineDep, closing: ClosingDep, analysis_id: Annotated[str, Depends(existing)]
+    engine: EngineDep, polls: PollsDep, analysis_id: Annotated[str, Depends(existing)]
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow an analysis: server-sent `progress` events with state, stage, steps done, rate, time left."""
-    async for event in events_of(engine, "analysis", analysis_id, closing):
+    async for event in events_of(polls, engine, "analysis", analysis_id):
         yield event

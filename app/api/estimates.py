@@ -15,7 +15,7 @@ from app.api.schemas.common import accepted, responses
 from app.api.schemas.estimates import EstimateBody, EstimateDetail, EstimatePage
 from app.api.strict import StrictRoute
 from app.api.waiting import Wait, ended
-from app.deps import ClosingDep, EngineDep, JobsDep, Reader, WaitersDep, Writer
+from app.deps import ClosingDep, EngineDep, JobsDep, PollsDep, Reader, WaitersDep, Writer
 from app.errors import Conflict
 from app.estimation import describe, request_estimate
 from app.jobs import FINAL
@@ -112,8 +112,8 @@ def existing(session: Reader, estimate_id: Id) -> str:
 
 @router.get("/estimates/{estimate_id}/events", response_class=EventSourceResponse)
 async def estimate_events(
-    engine: EngineDep, closing: ClosingDep, estimate_id: Annotated[str, Depends(existing)]
+    engine: EngineDep, polls: PollsDep, estimate_id: Annotated[str, Depends(existing)]
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow an estimate: server-sent `progress` events with state, stage, rollouts done, rate, time left."""
-    async for event in events_of(engine, "estimate", estimate_id, closing):
+    async for event in events_of(polls, engine, "estimate", estimate_id):
         yield event

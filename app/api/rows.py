@@ -1,17 +1,19 @@
 """A whole batch as canonical rows, streamed: what was recorded, and beside it what an estimate computed."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from sqlalchemy import Engine
 
+from app.api.downloads import DownloadResponse
 from app.api.lookup import Id, batch_of, estimate_in, rollout_of, run_names, version_of
 from app.api.schemas.common import binary
 from app.api.strict import StrictRoute
 from app.api.token_values import of_rollout
-from app.deps import EngineDep, Reader
+from app.deps import EngineDep, Reader, SettingsDep
 from app.recorded_rows import plain_values, rows_of
 from app.responses import dumps, etag, not_modified
 from storage.database import AnySession, read
@@ -38,6 +40,7 @@ def get_rows(
     request: Request,
     session: Reader,
     engine: EngineDep,
+    settings: SettingsDep,
     batch_id: Id,
     estimate: Annotated[
         str | None, Query(max_length=64, description="Id of the estimate whose values go along.")
@@ -56,8 +59,8 @@ def get_rows(
         "Cache-Control": "private, no-cache",
         "Content-Disposition": f'attachment; filename="{batch.id}.jsonl"',
     }
-    lines = stream(engine, batch.id, None if chosen is None else chosen.id)
-    return StreamingResponse(lines, 200, headers, JSONL)
+    lines = partial(stream, engine, batch.id, None if chosen is None else chosen.id)
+    return DownloadResponse(lines, settings.spool_dir, headers, JSONL)
 
 
 def stream(engine: Engine, batch_id: str, estimate_id: str | None) -> Iterator[bytes]:

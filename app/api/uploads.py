@@ -17,7 +17,7 @@ from app.api.schemas.common import accepted
 from app.api.schemas.uploads import RECEIVED, UPLOAD_BODY, Receipt
 from app.api.strict import StrictRoute
 from app.api.waiting import ended
-from app.deps import ClosingDep, EngineDep, JobsDep, Reader, SettingsDep, WaitersDep
+from app.deps import ClosingDep, EngineDep, JobsDep, PollsDep, Reader, SettingsDep, WaitersDep
 from app.errors import Conflict
 from app.jobs import FINAL
 from app.responses import PROBLEM_JSON, dumps, respond
@@ -122,9 +122,9 @@ def existing(session: Reader, upload_id: Id) -> str:
 
 @router.get(f"{UPLOADS}/{{upload_id}}/events", response_class=EventSourceResponse)
 async def upload_events(
-    engine: EngineDep, closing: ClosingDep, upload_id: Annotated[str, Depends(existing)]
+    engine: EngineDep, polls: PollsDep, upload_id: Annotated[str, Depends(existing)]
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow an upload: server-sent `progress` events with state, stage, rows, bytes, rows per second, time
     left."""
-    async for event in events_of(engine, "ingest", upload_id, closing):
+    async for event in events_of(polls, engine, "ingest", upload_id):
         yield event

@@ -15,11 +15,17 @@ from estimators.parameters import read_settings, settings_to_dict
 #: Keys that may change advantages, by their words; `HARMLESS` are of the model and the optimiser.
 ABOUT = re.compile(
     r"(^|_)(adv\w*|rewards?|norm\w*|whiten\w*|std|kl\w*|gamma|lam\w*|lmbda|discount\w*|baseline|gae\w*|mask\w*"
-    r"|filter\w*|truncat\w*|overlong|returns?|leave\w*|shaping|scal(e|ing)_rewards?|estimator)(_|$)"
+    r"|filter\w*|truncat\w*|overlong|penalty|returns|leave\w*|shaping|estimator)(_|$)"
 )
 HARMLESS = re.compile(
     r"(^|_)(grad|gradient|layer|rms|attention|attn|qk|spectral|batch_norm|embed\w*|lora)_\w*|^rms\w*|^norm_type$"
 )
+
+
+#: Keys of the tables that name the estimator.
+ESTIMATOR_KEYS = (
+    "adv_estimator", "advantage_estimator", "advantage.estimator", "estimator", "algo.type", "algo",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ def family(header: Mapping[str, Any], format: str) -> tuple[Framework | None, st
 
 
 def _estimator_in(said: Settings) -> str | None:
-    values = (said.values.get(name) for name in ("adv_estimator", "advantage_estimator", "estimator", "algo"))
+    values = (said.values.get(name) for name in ESTIMATOR_KEYS)
     return next((name for value in values if (name := estimator_named(value)) is not None), None)
 
 
@@ -135,8 +141,14 @@ def _about(others: Mapping[str, Any], params: Any) -> Iterator[str]:
         leaf = path.rpartition(".")[2].lower()
         if value is None or leaf in params or leaf in OURS:
             continue
-        if ABOUT.search(leaf) and not HARMLESS.search(leaf):
+        if about(leaf):
             yield path
+
+
+def about(key: str) -> bool:
+    """Whether the words of a key, the last of a dotted path, may be about advantages."""
+    leaf = key.rpartition(".")[2].lower()
+    return bool(ABOUT.search(leaf)) and not HARMLESS.search(leaf)
 
 
 def read(

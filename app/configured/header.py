@@ -65,7 +65,7 @@ def settings(header: Mapping[str, Any], known: Collection[str]) -> Settings:
                 whole = f"{path}.{name}" if path else name
                 if isinstance(value, str) and value.startswith("${"):
                     continue  # Stands for another key's value, which is read there.
-                key = _known(whole, known)
+                key = known_as(whole, known)
                 if key is not None:
                     found.values.setdefault(key, value)
                 if isinstance(value, Mapping) and (key is None or key in OPENED):
@@ -76,7 +76,7 @@ def settings(header: Mapping[str, Any], known: Collection[str]) -> Settings:
     return found
 
 
-def _known(path: str, known: Collection[str]) -> str | None:
+def known_as(path: str, known: Collection[str]) -> str | None:
     """The longest end of the path that is a key."""
     parts = path.split(".")
     ends = (".".join(parts[start:]) for start in range(len(parts)))

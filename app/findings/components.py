@@ -84,7 +84,9 @@ def centre(values: Floats, group: Ints, groups: int) -> Floats:
 
 
 def weigh(centred: Floats, total: Floats) -> Floats | None:
-    """`[K]` the weights with which the components make the reward; None where they do not."""
+    """`[K]` the weights with which the components make the reward; None where they do not, or overflow."""
+    if not (np.isfinite(centred).all() and np.isfinite(total).all()):
+        return None
     found, *_ = np.linalg.lstsq(centred, total, rcond=None)
     left = total - centred @ found
     size = float(total @ total)

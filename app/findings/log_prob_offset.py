@@ -153,7 +153,7 @@ def _report(
 ) -> dict[str, Any]:
     tokens = state["tokens"].sum()
     mean = float(state["sum"].sum() / tokens)
-    spread = math.sqrt(max(float(state["squares"].sum() / tokens) - mean**2, 0.0))
+    spread = math.sqrt(max(float(state["squares"].sum() / tokens) - mean * mean, 0.0))
     share = percent(rows.size, int((state["tokens"] > 0).sum()))
     return report(
         view,

@@ -84,17 +84,36 @@ def in_file_names(files: Sequence[str]) -> Series | None:
 def holes_in_groups(position: Ints, group: Ints, groups: int) -> tuple[Ints, int]:
     """`[G]` positions that a group lacks, where rollouts are numbered inside it; and the usual count.
 
+    A group lacks the numbers between its own first and last, and those up to where most groups begin and end:
+    one group with a rollout more makes no holes in the others. A group that is numbered from another start,
+    as many as usual without a gap, lacks nothing.
+
     Nothing where the numbers are not such positions: repeated inside a group, or beyond the usual size.
     """
     nothing: Ints = np.zeros(groups, dtype=np.int64)
     if (position < 0).any() or np.unique(np.stack([group, position]), axis=1).shape[1] < group.size:
         return nothing, 0
-    low, high = int(position.min()), int(position.max())
-    size = high - low + 1
     sizes = np.bincount(group, minlength=groups)
-    if low > 1 or groups < 2 or size > 2 * sizes.max() or np.median(sizes) < 2:
+    if groups < 2 or int(np.ptp(position)) >= 2 * sizes.max() or np.median(sizes) < 2:
         return nothing, 0
-    return np.where(sizes > 0, size - sizes, 0), size
+    low, high = np.full(groups, position.max()), np.full(groups, -1)
+    np.minimum.at(low, group, position)
+    np.maximum.at(high, group, position)
+    some = sizes > 0
+    first, last = _most(low[some]), _most(high[some])
+    size = last - first + 1
+    if first > 1 or size < 2:
+        return nothing, 0
+    inside = high - low + 1 - sizes
+    outside = np.maximum(low - first, 0) + np.maximum(last - high, 0)
+    whole = (inside == 0) & (sizes >= size)
+    return np.where(some & ~whole, inside + outside, 0), size
+
+
+def _most(numbers: Ints) -> int:
+    """The most frequent number, of several the smallest."""
+    values, counts = np.unique(numbers, return_counts=True)
+    return int(values[np.argmax(counts)])
 
 
 def holes_in_batch(position: Ints, group: Ints) -> Ints:

@@ -115,6 +115,8 @@ def _recorded(view: View, centred: Floats, severity: Severity) -> dict[str, Any]
 def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str, Any] | None:
     compared = np.isfinite(centred)
     total = int(compared.sum())
+    if not total:  # every difference overflows
+        return None
     overall = float(view.reward[view.scored].mean())
     flipped = np.flatnonzero(compared & _opposite(view.reward - overall, centred))
     n = float(np.median(groups.scored[groups.differing]))

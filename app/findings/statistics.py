@@ -105,7 +105,7 @@ def histogram(values: Floats, edges: NDArray[np.float64] | None = None) -> dict[
         single, counts = np.unique(kept, return_counts=True)
         if single.size <= FEW:
             return {"values": single.tolist(), "edges": None, "counts": counts.tolist()}
-        edges = np.linspace(kept.min(), kept.max(), BINS + 1)
+        edges = 2 * np.linspace(kept.min() / 2, kept.max() / 2, BINS + 1)  # whose width may overflow
     counts, _ = np.histogram(kept, bins=edges)
     return {"values": None, "edges": edges.tolist(), "counts": counts.tolist()}
 

@@ -31,7 +31,7 @@ DR_GRPO = (
     _dr_grpo(
         "trl",
         "1.16.0",
-        DrGrpoParams(unscored="zero", score="reward", **_VOTE),
+        DrGrpoParams(unscored="zero", score="reward", rounding="nan", **_VOTE),
         '`scale_rewards="none"`: centred only; unscored rollouts are left out and get 0.',
         keys.TRL_CENTRED,
     ),
@@ -39,6 +39,7 @@ DR_GRPO = (
         "openrlhf",
         "0.11.2",
         DrGrpoParams(
+            rounding="rows",
             singleton="refuse",
             score="reward",
             advantage_clip_low=-10.0,
@@ -77,7 +78,7 @@ DR_GRPO = (
     _dr_grpo(
         "slime",
         "624b824a",
-        DrGrpoParams(incomplete="batch", score="reward", **_VOTE),
+        DrGrpoParams(incomplete="batch", score="reward", rounding="rows", **_VOTE),
         "`--disable-grpo-std-normalization`: centred only. With n_samples_per_prompt groups are by position, "
         "and a batch of another size than expected becomes one group.",
         keys.SLIME_CENTRED,

@@ -10,7 +10,9 @@ from estimators.whitening import Whitening
 
 #: Fully masked rollouts stand in the statistics of every framework.
 _VOTE: dict[str, Any] = {"fully_masked": "vote"}
-_TRL: dict[str, Any] = {**_VOTE, "singleton": "zero", "unscored": "zero", "score": "reward"}
+_TRL: dict[str, Any] = {
+    **_VOTE, "singleton": "zero", "unscored": "zero", "score": "reward", "rounding": "nan"
+}  # fmt: skip
 _VERL = GrpoParams(singleton="raw", fully_masked="vote", segments="last")
 _AREAL = GrpoParams(epsilon=1e-5, std_around="baseline", incomplete="raw", score="reward", **_VOTE)
 
@@ -61,6 +63,7 @@ GRPO = (
         "0.11.2",
         GrpoParams(
             epsilon=1e-9,
+            rounding="rows",
             singleton="refuse",
             score="reward",
             advantage_clip_low=-10.0,
@@ -93,7 +96,7 @@ GRPO = (
     _grpo(
         "slime",
         "624b824a",
-        GrpoParams(singleton="nan", incomplete="batch", score="reward", **_VOTE),
+        GrpoParams(singleton="nan", incomplete="batch", score="reward", rounding="centred", **_VOTE),
         "Sample std + 1e-6; a group of one is undefined. With n_samples_per_prompt groups are by position, "
         "and a batch of another size than expected becomes one group.",
         keys.SLIME,
@@ -117,14 +120,14 @@ GRPO = (
     _grpo(
         "roll",
         "0.3.0",
-        GrpoParams(singleton="nan", incomplete="refuse", score="reward", **_VOTE),
+        GrpoParams(singleton="nan", incomplete="refuse", score="reward", rounding="rows", **_VOTE),
         "Sample std + 1e-6; a group of one is undefined. With n_sample groups are by position.",
         keys.ROLL_NORM,
     ),
     _grpo(
         "open-instruct",
         "e6c3044a",
-        GrpoParams(epsilon=1e-8, ddof=0, incomplete="refuse", score="reward", **_VOTE),
+        GrpoParams(epsilon=1e-8, ddof=0, statistics="plain", incomplete="refuse", score="reward", **_VOTE),
         "`standard`: population std + 1e-8. By position with num_samples_per_prompt_rollout; a batch that "
         "does not fill its groups is refused.",
         keys.OPEN_INSTRUCT,
@@ -139,7 +142,7 @@ GRPO = (
     _grpo(
         "torchrl",
         "0.14.1",
-        GrpoParams(epsilon=1e-4, eps_placement="floor", **_VOTE),
+        GrpoParams(epsilon=1e-4, eps_placement="floor", rounding="scattered", **_VOTE),
         "Sample std, at least 1e-4 (MCAdvantage: 1e-6). trajectory_return null, or grpo_size without "
         "it as MCAdvantage has it, standardises token by token.",
         keys.TORCHRL,

@@ -31,6 +31,7 @@ BASELINE = (
         "reinforce_plus_plus_baseline/openrlhf",
         "reinforce_plus_plus_baseline",
         ReinforcePlusPlusBaselineParams(
+            rounding="rows",
             singleton="refuse",
             score="reward",
             advantage_clip_low=-10.0,
@@ -123,7 +124,7 @@ OTHER = (
     Convention(
         "gdpo/trl",
         "gdpo",
-        gdpo.GdpoParams(epsilon=1e-4, unscored="zero", score="reward", **_VOTE),
+        gdpo.GdpoParams(epsilon=1e-4, unscored="zero", score="reward", rounding="nan", **_VOTE),
         Whitening("batch", unit="response", eps=1e-4, eps_placement="added", too_few="skip"),
         "trl",
         "1.16.0",

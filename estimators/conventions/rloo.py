@@ -36,7 +36,9 @@ RLOO = (
     _rloo(
         "trl",
         "1.16.0",
-        RlooParams(unscored="zero", score="reward", kl_clamp="none", kl_penalty="k1", **_VOTE),
+        RlooParams(
+            unscored="zero", score="reward", kl_clamp="none", kl_penalty="k1", rounding="nan", **_VOTE
+        ),
         "Over the siblings that have a score; a group of one has 0. The trainer takes beta = 0.05 times the "
         "KL of all tokens off the score; give beta to do the same.",
         keys.TRL_RLOO,
@@ -46,6 +48,7 @@ RLOO = (
         "openrlhf",
         "0.11.2",
         RlooParams(
+            rounding="rows",
             singleton="refuse",
             score="reward",
             advantage_clip_low=-10.0,
@@ -87,19 +90,18 @@ RLOO = (
     _rloo(
         "skyrl",
         "a9564572",
-        RlooParams(segments="last", **_VOTE),
+        RlooParams(segments="last", rounding="skyrl", **_VOTE),
         "A group of one has 0.",
         {"advantage_estimator": CHOSEN},
     ),
     Convention(
         "rloo_vectorized/verl",
         "rloo",
-        RlooParams(**_VOTE),
+        RlooParams(rounding="scattered", **_VOTE),
         Whitening(),
         "verl",
         "0.9.1",
         "As rloo/verl, but a group of one has 0.",
         {"adv_estimator": CHOSEN, "epsilon": CHOSEN},
-        "integer_id",
     ),
 )

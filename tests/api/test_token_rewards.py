@@ -51,6 +51,15 @@ def test_sums_that_are_not_the_reward_are_said(service: Service) -> None:
     assert said["evidence"]["largest_difference"] == pytest.approx(0.2)
 
 
+def test_a_gap_in_one_turn_is_named_with_the_turn(service: Service) -> None:
+    content = (WRONG / "log-probs-apart-in-one-turn.jsonl").read_bytes()
+    said = findings(service, service.upload(content)["batches"][0]["id"])["log_prob_gap_in_turn"]
+    assert said["severity"] == "warning" and said["rollouts_total"] == 8
+    assert said["evidence"]["turns"] == [3]
+    assert said["evidence"]["example"] == {"index": 0, "turn": 3, "first_token": 10, "last_token": 13}
+    assert "turn 3" in said["title"] and "tokens 10 to 13" in said["title"]
+
+
 def test_the_figure_of_rewards_is_drawn(service: Service, batch: str) -> None:
     figure = service.get(f"/batches/{batch}/figures/reward_histogram")
     assert sum(map(sum, (trace["y"] for trace in figure["data"] if "y" in trace))) == len(sums())

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from app.errors import NotFound
 from app.jobs import BULK, INTERACTIVE, follow, prepare, wait_for
 from app.settings import Settings
+from app.shared_polls import SharedPolls
 from storage.database import make_engine, schema_is_current, write
 from tests.app.dumps import dump
 from tests.working import Place
@@ -37,7 +38,7 @@ def test_a_job_is_followed_to_its_end(place: Place) -> None:
     seen: list[dict[str, Any]] = []
 
     async def watch() -> None:
-        async for body in follow(place.engine, "ingest", upload_id, threading.Event(), 0.001):
+        async for body in follow(SharedPolls(threading.Event()), place.engine, "ingest", upload_id, 0.001):
             seen.append(body)
             if len(seen) == 1:
                 worker.start()

@@ -92,9 +92,7 @@ def batch_from(rows: Sequence[Row], grouping: str = "group_id") -> Batch:
     """The rows as an `estimators.Batch`, without file, database or worker."""
     mask = [row["response_mask"] for row in rows]
     labels = [row["group_id"] for row in rows]
-    group = (
-        integer_ids([str(label) for label in labels]) if grouping == "integer_id" else factorize(labels)[0]
-    )
+    group = integer_ids(labels) if grouping == "integer_id" else factorize(labels)[0]
     fields: dict[str, Any] = {}
     for name in TOKEN_FIELDS:
         if any(name in row for row in rows):

@@ -191,6 +191,10 @@ def test_unscored_rollouts_stay_out_of_the_scores_of_responses() -> None:
 
 def test_labels_read_as_whole_numbers() -> None:
     assert integer_ids(["01", "1", "7"]).tolist() == [0, 0, 1]
-    assert integer_ids(["0.25", "0.75", "1.5"]).tolist() == [0, 0, 1]
+    assert integer_ids([0.25, 0.75, 1.5]).tolist() == [0, 0, 1]
+    assert integer_ids(["0.25", "0.75"]).tolist() == [0, 1]
+    assert integer_ids(["1e3", "1000", "1.2", "1"]).tolist() == [0, 1, 2, 3]
+    assert integer_ids(["1_0", "10", " 10\n", "+10"]).tolist() == [0, 0, 0, 0]
     assert integer_ids(["01", "1", "x"]).tolist() == [0, 1, 2]
     assert integer_ids(["nan", "1"]).tolist() == [0, 1]
+    assert integer_ids(["9" * 25, "0" + "9" * 25]).tolist() == [0, 1]

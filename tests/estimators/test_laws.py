@@ -239,7 +239,12 @@ def test_the_moments_are_those_of_all_raw_advantages(case: Rows, body: dict[str,
     raw = result.advantages_raw if result.per_token else result.advantages_raw[batch.rollout_of_token]
     whole = of_values(raw[batch.response_mask])
     agree(result.moments["token"], whole)
-    agree(result.moments["response"], of_values(result.summaries.raw_mean))
+    params = Request.from_dict(body).params
+    everyone = not result.per_token and getattr(params, "fully_masked", "exclude") == "vote"
+    agree(
+        result.moments["response"],
+        of_values(result.advantages_raw if everyone else result.summaries.raw_mean),
+    )
 
 
 def agree(mine: Moments, wanted: Moments) -> None:

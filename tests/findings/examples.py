@@ -106,6 +106,20 @@ def left_out() -> list[Row]:
     return rows
 
 
+def turns_apart() -> list[Row]:
+    """Two turns around a tool's token; the sampler's log-probs of the second are of something else."""
+    rows = rewarded(MIXED)
+    random = np.random.default_rng(4)
+    for row in rows:
+        mask = np.array([1, 1, 1, 0, 1, 1, 1])
+        sampler = -random.exponential(1.0, 7)
+        row |= {"response_mask": mask.tolist(), "response_ids": list(range(7))}
+        row |= {"rollout_log_probs": sampler.tolist()}
+        gap = random.normal(0, 0.01, 7) + np.array([0, 0, 0, 0, 1, 1, 1]) * random.normal(0, 0.5, 7)
+        row["old_log_probs"] = np.minimum(sampler + gap, 0.0).tolist()
+    return rows
+
+
 OWN: dict[str, Example] = {
     "positive_log_probs": ({}, log_probs([0.5, 1.0, 0.25, 2.0])),
     "log_prob_offset": ({}, log_probs([-1.0, -2.0, -0.5, -3.0], [-1.7, -2.7, -1.2, -3.7])),
@@ -135,6 +149,7 @@ OWN: dict[str, Example] = {
     ),
     "reward_component_dominates": ({}, components(10.0)),
     "reward_component_collapse": ({}, components(0.0, copies=True)),
+    "log_prob_gap_in_turn": ({}, turns_apart()),
     "reward_sum_mismatch": ({}, left_out()),
     "missing_shards": ({}, rewarded(MIXED, rank=lambda i: (0, 1, 3)[i % 3])),
 }  # fmt: skip

@@ -218,6 +218,35 @@ def test_holes_in_sample_index() -> None:
     assert said["evidence"]["missing"] == {"positions": [8]}
 
 
+def positions(groups: list[list[int]]) -> dict[str, Any]:
+    rewards = [[float(i % 2) for i in range(len(group))] for group in groups]
+    rows = rows_of(rewards, sample_index=[position for group in groups for position in group])
+    said = codes_of(rows).get("missing_shards")
+    return {} if said is None else dict(said["evidence"]["missing"])
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_one_rollout_more_makes_no_holes_in_other_groups(start: int, size: int) -> None:
+    usual = list(range(start, start + size))
+    assert positions([usual] * 5 + [[*usual, start + size]]) == {}
+    assert positions([usual] * 5 + [[number + 1 for number in usual]]) == {}
+    assert positions([usual] * 5 + [[number - start for number in usual]]) == {}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_rollout_that_is_taken_out_is_a_hole(seed: int) -> None:
+    random = np.random.default_rng([seed, 8])
+    start, size, count = int(random.integers(2)), int(random.integers(4, 9)), int(random.integers(5, 10))
+    groups = [list(range(start, start + size)) for _ in range(count)]
+    taken = 0
+    for group in groups[: count // 2 - 1]:
+        for _ in range(int(random.integers(1, 3))):
+            group.pop(int(random.integers(len(group))))
+            taken += 1
+    assert positions(groups) == ({"siblings": taken} if taken else {})
+
+
 def test_filtered_groups_are_no_holes() -> None:
     numbers = [*range(0, 4), *range(8, 12), *range(20, 24)]
     assert "missing_shards" not in codes_of(rows_of([[1.0, 0.0, 1.0, 0.0]] * 3, sample_index=numbers))

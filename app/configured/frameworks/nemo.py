@@ -15,14 +15,22 @@ _NAMES = {
 def _choose(said: Settings, name: str | None) -> Choice:
     """Of GRPO, a baseline with or without the rollout itself, and a division or none."""
     found = None if name is None else _NAMES.get(name)
-    if found == "reinforce_plus_plus/nemo" and said.flag("minus_baseline") is False:
-        return Choice(unclear=("minus_baseline",))
+    if found in ("reinforce_plus_plus/nemo", "gae/nemo"):
+        return _with_kl(said, found)
     if found != "grpo/nemo-loo":
         return Choice(found)
     plain = said.flag("normalize_rewards") is False
     if said.flag("use_leave_one_out_baseline") is False:
         return Choice("grpo/nemo", {"norm_adv_by_std_in_grpo": False} if plain else {})
     return Choice("rloo/nemo" if plain else found)
+
+
+def _with_kl(said: Settings, found: str) -> Choice:
+    """The KL is a term of the loss, unless the switch says that it is in the reward."""
+    if found == "reinforce_plus_plus/nemo" and said.flag("minus_baseline") is False:
+        return Choice(unclear=("minus_baseline",))
+    loss = "reference_policy_kl_penalty" in said.values and "use_kl_in_reward" not in said.values
+    return Choice(found, {"use_kl_in_reward": False} if loss else {})
 
 
 _SHAPED = "changes the reward before it is compared; whether the recorded one has it is not known"
@@ -60,6 +68,8 @@ NEMO = Framework(
         "epsilon": sets("ε beside the std"),
         "reward_shaping": unless(_SHAPED, None, False),
         "reward_scaling": unless(_SHAPED, None, False),
+        **nothing("of reward_shaping", "overlong_buffer_length", "overlong_buffer_penalty",
+                  "stop_properly_penalty_coef"),
         "invalid_tool_call_advantage": unless(why.NOT_HERE, None),
         "malformed_thinking_advantage": unless(why.NOT_HERE, None),
         "on_policy_distillation": unless(why.DISTILLATION, None),

@@ -51,6 +51,7 @@ _GRPO: dict[str, Effect] = {
     "reward_clip_range": sets("RLOO: bounds of the reward"),
     "beta": sets("RLOO: β of the KL in the reward; of GRPO a term of the loss", only=("rloo",)),
     "kl_coef": sets("β of the KL in the reward; of GRPO a term of the loss", only=("rloo", "gae")),
+    **nothing("of the sampling", "repetition_penalty"),
     **nothing(why.LOSS, "epsilon", "epsilon_high", "delta", "loss_type", "top_entropy_quantile",
               "vespo_lambda_pos", "vespo_lambda_neg"),
     **nothing(why.POLICY, "off_policy_mask_threshold", "vllm_importance_sampling_clip_max",

@@ -16,7 +16,8 @@ def grpo(case: Case) -> Built:
 def gdpo(case: Case) -> Built:
     inputs = case["inputs"]
     components = {name.removeprefix("reward/"): values for name, values in inputs["components"].items()}
-    rows = rows_from(lone_tokens(len(inputs["prompt_ids"])), inputs["prompt_ids"], components)
+    mask = inputs.get("mask") or lone_tokens(len(inputs["prompt_ids"]))
+    rows = rows_from(mask, inputs["prompt_ids"], components)
     body = {"convention": "gdpo/nemo", "params": known(case["config"], *KEYS, "reward_weights")}
     return Built(rows, body, case["expected"].get("advantage_per_response"))
 

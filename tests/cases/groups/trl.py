@@ -28,7 +28,8 @@ def grpo(case: Case) -> Built:
 def rloo(case: Case) -> Built:
     inputs, config = case["inputs"], case["config"]
     table = inputs["rewards_per_func"]
-    rows = rows_from(lone_tokens(len(table)), None, _components(table))
+    mask = inputs.get("response_mask") or lone_tokens(len(table))
+    rows = rows_from(mask, None, _components(table))
     keys = ("num_generations", "reward_weights", "beta", "normalize_advantages", "reward_clip_range")
     body = {"convention": "rloo/trl", "params": known(config, *keys)}
     return Built(rows, body, case["expected"]["advantages"])
