@@ -149,6 +149,10 @@ OWN: dict[str, Example] = {
     ),
     "reward_component_dominates": ({}, components(10.0)),
     "reward_component_collapse": ({}, components(0.0, copies=True)),
+    "kl_in_reward_and_loss": (
+        {"use_kl_in_reward": True, "kl_coef": 0.01, "use_kl_loss": True, "kl_loss_coef": 0.001},
+        rewarded(MIXED),
+    ),
     "log_prob_gap_in_turn": ({}, turns_apart()),
     "reward_sum_mismatch": ({}, left_out()),
     "missing_shards": ({}, rewarded(MIXED, rank=lambda i: (0, 1, 3)[i % 3])),
