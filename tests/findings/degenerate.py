@@ -85,7 +85,7 @@ def drawn(seed: int) -> tuple[dict[str, Any], list[Row]]:
     for number, size in enumerate(draw.choice(SIZES)(draw)):
         for _ in range(size):
             n = length(draw)
-            row = {"group_id": f"g{number}", "prompt": f"p{number}", "response": f"answer {len(rows)}"}
+            row: Row = {"group_id": f"g{number}", "prompt": f"p{number}", "response": f"answer {len(rows)}"}
             row |= {"response_ids": [draw.randint(0, 3) for _ in range(n)]}
             row |= {"response_mask": [mask(draw) for _ in range(n)]} if mask else {}
             row |= {name: [value(draw) for _ in range(n)] for name, value in tokens.items()}
