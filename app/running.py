@@ -1,6 +1,7 @@
 """What the earlier steps of a run left behind: moments of the raw advantages for running whitening, and the
 state of estimators that go on from step to step."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -137,6 +138,8 @@ def computed(task: Task, batch_id: str, request: Request, key: str) -> Moments |
 
 
 def put_moments(session: WriteSession, batch_id: str, key: str, moments: Mapping[str, Moments]) -> None:
-    """Store the moments of a batch's raw advantages, by unit."""
-    plain = {unit: (int(m.count), m.mean, m.m2) for unit, m in moments.items()}
+    """Store the moments of a batch's raw advantages, by unit. Those that overflow are left out: the step is a
+    gap for later ones."""
+    finite = {unit: m for unit, m in moments.items() if math.isfinite(m.mean) and math.isfinite(m.m2)}
+    plain = {unit: (int(m.count), m.mean, m.m2) for unit, m in finite.items()}
     estimates.put_moments(session, batch_id, key, plain)

@@ -126,3 +126,9 @@ def z_scores(total: Floats, group: Ints, groups: int) -> NDArray[np.float64]:
     std = deviation(total, group, groups)[group]
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(std > 0, total / std, 0.0)
+
+
+def apart(values: Floats, group: Ints, groups: int) -> Floats:
+    """`[R, K]` z-scores (ddof 1) of each component `[R, K]` within its group, as GDPO adds them up."""
+    centred = centre(values, group, groups)
+    return np.stack([z_scores(column, group, groups) for column in centred.T], axis=1)

@@ -12,11 +12,13 @@ A group is named when its spread is out of line with the batch, not merely small
 Seen as: solved or hopeless prompts that still train, format or length bonuses that grow, two versions of
 one estimator that differ 34-fold (verl#6348, OpenRLHF#1272, trl#6365, verl#4598).
 
-Remedy: filter on the correctness reward instead of the total, use a floor for the std, or an estimator that
-does not divide by it.
+Remedy: what lowers the share of these groups in all |advantage| on this batch, of three that are tried: an
+estimator that does not divide by the std, a floor for the std at a fifth of the median, and, where reward
+components are recorded, a filter on the one that judges the answer.
 
 Evidence: `near_zero_groups`, `compared_groups`, `median_std_ddof1`, by group `std_ddof1` and `range`,
-`largest_possible_advantage`.
+`largest_possible_advantage`, `share_of_all` (of z-scores), `tried` (by remedy: `helps` and the `share` then,
+or how many of these groups the filter `drops`).
 """
 
 import math
@@ -25,10 +27,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from app.findings import components, remedies
 from app.findings.fillers import sampled
 from app.findings.finding import Finding, report
-from app.findings.view import Bools, Floats, GroupStatistics, View, group_statistics
-from app.formatting import number, plural
+from app.findings.remedies import Tried
+from app.findings.view import Bools, Floats, GroupStatistics, Ints, View, group_statistics
+from app.formatting import number, percent, plural
 
 RATIO = 0.2
 FEW_VALUES = 12
@@ -89,6 +93,7 @@ def check(view: View) -> dict[str, Any] | None:
     largest = int(found[np.argmax(groups.std[found])])
     count = int(groups.scored[largest])
     bound = (count - 1) / math.sqrt(count)
+    share, tried = _tried(view, groups, found, median)
     return report(
         view,
         "warning" if found.size / compared >= 0.1 or found.size > 2 else "info",
@@ -99,8 +104,9 @@ def check(view: View) -> dict[str, Any] | None:
         f"{number(bound)} for n = {count}, as strong as a right answer among wrong ones. What differs is "
         "often a format or length bonus, or rounding, so the step learns noise. A filter for std = 0 does "
         "not catch these groups.",
-        remedy="Filter on the correctness reward instead of the total, use a floor for the std, or an "
-        "estimator that does not divide by it (Dr. GRPO).",
+        remedy=remedies.advice(
+            tried, "Look at what differs in these groups, and leave it out of the reward."
+        ),
         evidence={
             "near_zero_groups": found.size,
             "compared_groups": compared,
@@ -112,10 +118,50 @@ def check(view: View) -> dict[str, Any] | None:
                 zip([view.group_ids[g] for g in found[:20]], groups.range[found[:20]], strict=True)
             ),
             "largest_possible_advantage": bound,
+            "share_of_all": share,
+            "tried": remedies.numbers_of(tried),
         },
         groups=found,
         rollouts=np.flatnonzero(np.isin(view.group, found)),
     )
+
+
+def _tried(view: View, groups: GroupStatistics, found: Ints, median: float) -> tuple[float, list[Tried]]:
+    """The share of these groups in all |advantage|, as z-scores and under what is tried."""
+    rows = view.scored & groups.differing[view.group]
+    group = view.group[rows]
+    centred, std, inside = view.reward[rows] - groups.mean[group], groups.std[group], np.isin(group, found)
+    share, floor = remedies.share_in(centred / std, inside), RATIO * median
+    ways = (
+        ("no_std", "Do not divide by the std (Dr. GRPO)", remedies.share_in(centred, inside)),
+        ("std_floor", f"Use a std of at least {number(floor)}, a fifth of the median",
+         remedies.share_in(centred / np.maximum(std, floor), inside)),
+    )  # fmt: skip
+    tried = [
+        Tried(
+            name,
+            then <= share / 2,
+            f"{what}: these groups would carry {percent(then)} of all |advantage| (now {percent(share)}).",
+            {"share": then},
+        )
+        for name, what, then in ways
+    ]
+    return share, [*_filter(view, found), *tried]
+
+
+def _filter(view: View, found: Ints) -> list[Tried]:
+    """Dropping groups in which the component that judges the answer does not differ."""
+    parts = components.read(view)
+    if parts is None or not parts.named:
+        return []
+    moved = components.varies(parts.centred, parts.group, view.groups)[:, parts.main]
+    drops, left, name = int((~moved[found]).sum()), int(moved.sum()), parts.names[parts.main]
+    sentence = (
+        f"Filter groups by {name} instead of the total: it would drop {drops} of these "
+        f"{plural(found.size, 'group')} and leave {plural(left, 'group')} of the batch."
+    )
+    helps = 2 * drops >= found.size and left > 0
+    return [Tried("filter", helps, sentence, {"drops": drops, "groups_left": left})]
 
 
 FINDING = Finding("near_zero_variance_groups", "Groups whose rewards differ by next to nothing", check)

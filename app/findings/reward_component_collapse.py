@@ -14,18 +14,23 @@ hide.
 Seen as: no signal in spite of busy components, multi-reward runs that learn one reward only, the motivation
 of GDPO (verl-recipe#125, trl#5233, open-r1#213, gym-anything#38).
 
-Remedy: normalise each component within the group and add then (GDPO), or give weights that no two different
-outcomes add up to the same sum.
+Remedy: what tells these rollouts apart on this batch, of two that are tried: each component normalised within
+the group and then added (GDPO), and the component that judges the answer at twice its weight. GDPO does not
+where two components of equal weight cancel: their z-scores cancel, too.
 
 Evidence: `cancelled_groups`, `compared_groups`, `pairs_of_equal_total`, `pairs_of_different_components`,
-`share_of_pairs`, `example` (two rollouts by component, and their total).
+`share_of_pairs`, `example` (two rollouts by component, and their total), `tried` (by remedy: `helps`, in how
+many of the named `groups` it tells rollouts apart, the `largest_advantage` there, and in how many better
+answers would get less than worse ones, `groups_against_the_answer`).
 """
 
 from typing import Any
 
 import numpy as np
 
+from app.findings import components, remedies
 from app.findings.finding import Finding, report
+from app.findings.remedies import Tried
 from app.findings.view import ROUNDING, Floats, Ints, View, group_statistics
 from app.formatting import number, percent, plural
 
@@ -88,6 +93,7 @@ def _report(
     many: bool,
 ) -> dict[str, Any]:
     names, table, rows, total = read
+    tried = _tried(view, names, table[rows], rows, concerned)
     one, other = _example(view, table, rows, total, int(concerned[0]))
     what = (
         f"In {cancelled.size} of {plural(compared, 'group')} the components differ and their sum does not: "
@@ -103,8 +109,9 @@ def _report(
         explanation="Only the sum reaches the advantage: what is right without the format and what is wrong "
         f"with it count the same (total {number(float(view.reward[one]))}), so the step cannot "
         "prefer either.",
-        remedy="Normalise each component within its group and add then (GDPO), or choose weights with "
-        "which different outcomes have different sums.",
+        remedy=remedies.advice(
+            tried, "Decide which outcome counts more, and give the components rewards that say so."
+        ),
         evidence={
             "cancelled_groups": cancelled.size,
             "compared_groups": compared,
@@ -115,10 +122,47 @@ def _report(
                 f"rollout {view.index[place]}": dict(zip(names, table[place], strict=True))
                 for place in (one, other)
             },
+            "tried": remedies.numbers_of(tried),
         },
         groups=concerned,
         rollouts=rows[np.isin(view.group[rows], concerned)],
     )
+
+
+def _tried(view: View, names: list[str], values: Floats, rows: Ints, concerned: Ints) -> list[Tried]:
+    """Other rewards of the rollouts `rows` `[R]` with components `values` `[R, K]`."""
+    group, reward = view.group[rows], view.reward[rows]
+    centred = components.centre(values, group, view.groups)
+    total = components.centre(reward[:, None], group, view.groups)[:, 0]
+    found = components.weigh(centred, total)
+    weights = np.ones(len(names)) if found is None else found
+    main, named = components.main_of(names, weights * centred.std(axis=0))
+    judged = centred[:, main] * np.sign(weights[main] or 1.0) if named else np.zeros(rows.size)
+    doubled = remedies.standardised(reward + weights[main] * values[:, main], group, view.groups)
+    kind, among = _kinds(values), np.isin(np.arange(view.groups), concerned)
+    _, before = _pairs(group, kind, _kinds(reward[:, None]), view.groups)
+    ways = {
+        "gdpo": ("Normalise each component within its group and add then (GDPO)", "it would give"),
+        "double_weight": (f"Count {names[main]} twice", "a z-score of the group would give"),
+    }
+    made = []
+    for name, scores in (
+        ("gdpo", remedies.gdpo(values, weights, group, view.groups)),
+        ("double_weight", doubled),
+    ):
+        _, after = _pairs(group, kind, _kinds(scores[:, None]), view.groups)
+        better = among & (after < before)
+        wrong = int((remedies.against(scores, judged, group, view.groups) & among).sum())
+        largest = float(np.abs(scores[better[group]]).max(initial=0.0))
+        what, gives = ways[name]
+        sentence = (
+            f"{what}: {gives} up to ±{number(largest)} in {int(better.sum())} of "
+            f"{plural(concerned.size, 'such group')} and tell these rollouts apart."
+        )
+        numbers = {"groups": int(better.sum()), "of": concerned.size, "largest_advantage": largest}
+        helps = 2 * int(better.sum()) >= concerned.size and not wrong
+        made.append(Tried(name, helps, sentence, {**numbers, "groups_against_the_answer": wrong}))
+    return made
 
 
 def _example(view: View, table: Floats, rows: Ints, total: Ints, group: int) -> tuple[int, int]:

@@ -12,22 +12,24 @@ chance.
 Seen as: reward that rises while accuracy does not, answers that get longer or prettier, a correctness
 reward whose advantages look random (verl-recipe#125, trl#4841, SkyRL#2104, flow_grpo#188).
 
-Remedy: bring components to one scale (weights, or normalise each within the group before adding: GDPO), or
-multiply instead of adding.
+Remedy: what raises the answer's share on this batch, of three that are tried: a smaller weight of the other
+component, each normalised within its group before adding (GDPO), other components for right answers only.
 
 Evidence: `shares`, `weights`, `std_within_groups_ddof1` (of each component, unweighted), `dominates`,
-`dominated`, `groups_where_the_answer_differs`, `share_of_advantages_against_the_answer`.
+`dominated`, `groups_where_the_answer_differs`, `share_of_advantages_against_the_answer`, `tried` (by remedy:
+`helps`, the answer's `share` then, and the share of advantages `against_the_answer`).
 """
 
 from typing import Any
 
 import numpy as np
 
-from app.findings import components
+from app.findings import components, remedies
 from app.findings.components import Components
 from app.findings.finding import Finding, report
+from app.findings.remedies import Tried
 from app.findings.view import View
-from app.formatting import percent, plural
+from app.formatting import number, percent, plural
 
 WEAK, NOTHING, STRONG = 0.2, 0.02, 0.6
 DIFFERS = 0.25
@@ -63,6 +65,7 @@ def _report(view: View, parts: Components, top: int, main: int, found: Any, comp
     judged = parts.centred[:, main] * np.sign(parts.weights[main] or 1.0)
     against = np.sign(judged) * np.sign(parts.total) < 0
     wrong = float(against.sum() / max(int((judged != 0).sum()), 1))
+    tried = _tried(view, parts, top, main, wrong)
     freedom = max(parts.places.size - compared, 1)
     return report(
         view,
@@ -73,8 +76,7 @@ def _report(view: View, parts: Components, top: int, main: int, found: Any, comp
         explanation="An advantage is the distance to the siblings' rewards, so the component that spreads "
         f"most decides it: of the rollouts whose {answer} differs from their siblings', "
         f"{percent(wrong)} get an advantage of the opposite sign.",
-        remedy="Bring the components to one scale: smaller weights, or each normalised within its group "
-        "before they are added (GDPO); or let the answer gate the rest.",
+        remedy=remedies.advice(tried, f"Train on {answer} alone first, or look at why it differs so little."),
         evidence={
             "dominates": other,
             "dominated": answer,
@@ -85,10 +87,48 @@ def _report(view: View, parts: Components, top: int, main: int, found: Any, comp
             ),
             "groups_where_the_answer_differs": found.size,
             "share_of_advantages_against_the_answer": wrong,
+            "tried": remedies.numbers_of(tried),
         },
         groups=found,
         rollouts=parts.places[against],
     )
+
+
+def _tried(view: View, parts: Components, top: int, main: int, wrong: float) -> list[Tried]:
+    """The answer's share of the spread under other rewards of the same rollouts."""
+    answer, other = parts.names[main], parts.names[top]
+    judged = parts.centred[:, main] * np.sign(parts.weights[main] or 1.0)
+    spread = np.abs(parts.weights) * np.sqrt((parts.centred**2).sum(axis=0))
+    factor = float(spread[main] / spread[top])
+    smaller = parts.weights * np.where(np.arange(parts.weights.size) == top, factor, 1.0)
+    scores = components.apart(parts.values, parts.group, view.groups)
+    right = parts.values[:, main] * np.sign(parts.weights[main] or 1.0)
+    rest = np.where(
+        right > right.min(), parts.values @ parts.weights, parts.values[:, main] * parts.weights[main]
+    )
+    gated = components.centre(rest[:, None], parts.group, view.groups)[:, 0]
+    ways = (
+        ("smaller_weight", f"Give {other} {number(factor)} of its weight", parts.centred,
+         parts.centred @ smaller),
+        ("gdpo", "Normalise each component within its group before they are added (GDPO)", scores,
+         scores @ parts.weights),
+        ("gate", f"Add the other components to right answers only ({answer} above its lowest)", parts.centred,
+         gated),
+    )  # fmt: skip
+    made = []
+    for name, what, columns, total in ways:
+        weight = (smaller if name == "smaller_weight" else parts.weights)[main]
+        size = float(total @ total)
+        share = weight * float(columns[:, main] @ total) / size if size > 0 else 0.0
+        opposite = np.sign(judged) * np.sign(remedies.settled(total)) < 0
+        left = float(opposite.sum() / max(int((judged != 0).sum()), 1))
+        sentence = (
+            f"{what}: {answer} would make {percent(share)} of the variance, and {percent(left)} of the "
+            f"advantages would have the opposite sign (now {percent(wrong)})."
+        )
+        helps = share >= 2 * max(WEAK, float(parts.shares[main])) and left <= wrong / 2
+        made.append(Tried(name, helps, sentence, {"share": share, "against_the_answer": left}))
+    return made
 
 
 FINDING = Finding("reward_component_dominates", "A shaping reward drowns the answer's own", check)

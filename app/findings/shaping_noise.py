@@ -12,20 +12,23 @@ critical from half on.
 Seen as: hopeless prompts that still train, responses that grow or shrink while accuracy stands still, a
 filter for zero variance that keeps all-fail groups (verl-recipe#125, trl#4841, prime-rl#1583, open-r1#213).
 
-Remedy: filter groups by the component that judges the answer instead of the total, normalise components one
-by one, give shaping only to right answers, or do not divide by the std.
+Remedy: what lowers the share of these groups on this batch, of four that are tried: filter groups by the
+component that judges the answer instead of the total, give shaping only to right answers, do not divide by
+the std, normalise components one by one (GDPO: it scales the shaping reward up as well, so it rarely helps).
 
 Evidence: `component`, `noise_groups`, `compared_groups`, by group `range`, `largest_advantage` and
-`share_of_abs_advantage`, and the `share_of_all`.
+`share_of_abs_advantage`, the `share_of_all`, and `tried` (by remedy: `helps`, the `share` of these groups
+then; of the filter also the `groups_left`).
 """
 
 from typing import Any
 
 import numpy as np
 
-from app.findings import components
+from app.findings import components, remedies
 from app.findings.components import Components
 from app.findings.finding import Finding, Severity, report
+from app.findings.remedies import Tried
 from app.findings.view import Bools, Floats, View
 from app.formatting import number, percent, plural
 
@@ -70,6 +73,7 @@ def _report(view: View, parts: Components, noisy: Bools, spread: Floats, usual: 
     main = parts.names[parts.main]
     drivers = _drivers(parts, noisy)
     compared = int((np.bincount(parts.group, minlength=view.groups) >= 2).sum())
+    tried = _tried(view, parts, noisy, share)
     return report(
         view,
         severity,
@@ -79,8 +83,9 @@ def _report(view: View, parts: Components, noisy: Bools, spread: Floats, usual: 
         explanation=f"Groups with right and wrong answers have a std of {number(usual)}; dividing each group "
         "by its own makes both equally loud. These groups teach the shaping reward only, on prompts where "
         "every answer was wrong. A filter on the total reward keeps them.",
-        remedy=f"Filter groups by {main} instead of the total, normalise the components one by one, give "
-        "the shaping reward to right answers only, or use an estimator that does not divide by the std.",
+        remedy=remedies.advice(
+            tried, f"Use prompts on which some answers are right, so that {main} differs."
+        ),
         evidence={
             "component": main,
             "noise_groups": found.size,
@@ -90,10 +95,37 @@ def _report(view: View, parts: Components, noisy: Bools, spread: Floats, usual: 
             "range": {view.group_ids[g]: np.ptp(parts.total[parts.group == g]) for g in shown},
             "largest_advantage": {view.group_ids[g]: scores[parts.group == g].max() for g in shown},
             "median_std_of_contrast": usual,
+            "tried": remedies.numbers_of(tried),
         },
         groups=found,
         rollouts=parts.places[noisy[parts.group]],
     )
+
+
+def _tried(view: View, parts: Components, noisy: Bools, share: float) -> list[Tried]:
+    """The share of these groups in all |advantage| under other rewards, or another scale."""
+    main, inside, group = parts.names[parts.main], noisy[parts.group], parts.group
+    answer = parts.values[:, parts.main] * parts.weights[parts.main]
+    right = answer > answer.min()
+    gated = np.where(right, parts.values @ parts.weights, answer)
+    left = int(components.varies(parts.centred, group, view.groups)[:, parts.main].sum())
+    ways = (
+        ("filter", f"Filter groups by {main} instead of the total (it leaves {plural(left, 'group')})", 0.0),
+        ("gate", f"Add the other components to right answers only ({main} above its lowest)",
+         remedies.share_in(remedies.standardised(gated, group, view.groups), inside)),
+        ("no_std", "Do not divide by the std (Dr. GRPO)", remedies.share_in(parts.total, inside)),
+        ("gdpo", "Normalise the components one by one (GDPO)",
+         remedies.share_in(remedies.gdpo(parts.values, parts.weights, group, view.groups), inside)),
+    )  # fmt: skip
+    return [
+        Tried(
+            name,
+            then <= share / 2,
+            f"{what}: these groups would carry {percent(then)} of all |advantage| (now {percent(share)}).",
+            {"share": then} | ({"groups_left": left} if name == "filter" else {}),
+        )
+        for name, what, then in ways
+    ]
 
 
 def _drivers(parts: Components, noisy: Bools) -> str:
