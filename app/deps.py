@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from app.jobs import Jobs
 from app.settings import Settings
 from app.shared_polls import SharedPolls
+from app.visits import Visits
 from app.waiters import Waiters
 from storage.database import ReadSession, WriteSession, read, write
 
@@ -88,11 +89,17 @@ def get_polls(request: Request) -> SharedPolls:
     return polls
 
 
+def get_visits(request: Request) -> Visits:
+    visits: Visits = request.app.state.visits
+    return visits
+
+
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 EngineDep = Annotated[Engine, Depends(get_engine)]
 ClosingDep = Annotated[Event, Depends(get_closing)]
 JobsDep = Annotated[Jobs, Depends(get_jobs)]
 WaitersDep = Annotated[Waiters, Depends(get_waiters)]
+VisitsDep = Annotated[Visits, Depends(get_visits)]
 PollsDep = Annotated[SharedPolls, Depends(get_polls)]
 
 

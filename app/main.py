@@ -28,6 +28,7 @@ from app.settings import Settings
 from app.shared_polls import SharedPolls
 from app.static import router as static_router
 from app.static import static_files
+from app.visits import Visits
 from app.waiters import Waiters
 from storage.database import make_engine
 
@@ -84,6 +85,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.metrics = metrics
     app.state.closing = Event()
+    app.state.visits = Visits()
     app.state.polls = SharedPolls(app.state.closing)
     for router in ROUTERS:
         app.include_router(router)
@@ -102,10 +104,13 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.engine = make_engine(settings.url)
     app.state.jobs = await to_thread.run_sync(partial(jobs.connect, settings))
     app.state.waiters = Waiters(asyncio.get_running_loop())
+    writing = asyncio.create_task(app.state.visits.keep_writing(app.state.engine))
     try:
         with listening(app.state.jobs.bell, app.state.waiters.hear):
             yield
     finally:
+        writing.cancel()
+        await to_thread.run_sync(app.state.visits.write, app.state.engine)
         app.state.jobs.close()
         app.state.engine.dispose()
 

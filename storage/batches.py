@@ -15,7 +15,7 @@ from storage.arrays import Values
 from storage.database import AnySession, WriteSession
 from storage.groups import GroupRow
 from storage.ids import new_id
-from storage.models import Base, Batch, PackedBatch, Prompt, Rollout, TokenArray, Upload
+from storage.models import Analysis, Base, Batch, Estimate, PackedBatch, Prompt, Rollout, TokenArray, Upload
 from storage.pages import Page, Sort, paginate
 
 INGESTING, READY = "ingesting", "ready"
@@ -230,6 +230,16 @@ def discard_partial(session: WriteSession, upload_id: str) -> int:
     run_ids = session.execute(partial.returning(Batch.run_id)).scalars().all()
     runs.delete_if_empty(session, sorted(set(run_ids)))
     return len(run_ids)
+
+
+def stand(session: AnySession) -> str:
+    """Another text whenever anything changed that can be drawn: a batch, an estimate or an analysis."""
+    batch = select(func.count(), func.max(Batch.created)).where(Batch.state == READY)
+    parts: list[tuple[Any, ...]] = [tuple(session.execute(batch).one())]
+    for model in (Estimate, Analysis):
+        counted = select(func.count(), func.max(model.finished), func.sum(model.revision))
+        parts.append(tuple(session.execute(counted).one()))
+    return repr(parts)
 
 
 def all_there(session: AnySession, batch_ids: Iterable[str]) -> bool:

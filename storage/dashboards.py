@@ -152,10 +152,11 @@ def withdraw_share(session: WriteSession, share_id: str) -> bool:
     return session.execute(statement.values(withdrawn=time.time()).returning(Share.id)).first() is not None
 
 
-def touch_share(session: WriteSession, share_id: str) -> None:
-    """Count one use."""
-    statement = update(Share).where(Share.id == share_id)
-    session.execute(statement.values(uses=Share.uses + 1, last_used=time.time()))
+def add_visits(session: WriteSession, visits: Mapping[str, tuple[int, float]]) -> None:
+    """Count uses of links: share id -> how many, and when the last one was (Unix seconds)."""
+    for share_id, (number, last) in visits.items():
+        statement = update(Share).where(Share.id == share_id)
+        session.execute(statement.values(uses=Share.uses + number, last_used=last))
 
 
 def _live(now: float | None) -> tuple[Any, Any]:

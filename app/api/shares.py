@@ -1,5 +1,6 @@
 """Links to dashboards over REST: made, listed, withdrawn. A token is shown once, when its link is made."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,9 +12,10 @@ from app.api.dashboards import find
 from app.api.listing import whole
 from app.api.lookup import Id
 from app.api.strict import StrictRoute
-from app.deps import EngineDep, Reader, SettingsDep, Writer
+from app.deps import EngineDep, Reader, SettingsDep, VisitsDep, Writer
 from app.errors import NotFound
 from app.responses import respond
+from app.visits import Visits
 from storage import dashboards
 from storage.dashboards import Link
 from storage.database import read
@@ -46,6 +48,12 @@ def describe(share: Share | Link) -> dict[str, Any]:
     }
 
 
+def with_visits(link: Link, visits: Visits) -> Link:
+    """The link with the visits that are not written yet."""
+    number, last = visits.of(link.id)
+    return replace(link, uses=link.uses + number, last_used=last or link.last_used)
+
+
 def moment(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
@@ -75,10 +83,10 @@ def create_share(
 
 
 @router.get("/dashboards/{dashboard_id}/shares")
-def list_shares(request: Request, session: Reader, dashboard_id: Id) -> Response:
+def list_shares(request: Request, session: Reader, visits: VisitsDep, dashboard_id: Id) -> Response:
     """The live links of a dashboard, newest first. Their tokens are not known to the server."""
     live = dashboards.links(session, find(session, dashboard_id).id)
-    return respond(request, whole([describe(share) for share in live]))
+    return respond(request, whole([describe(with_visits(share, visits)) for share in live]))
 
 
 @router.delete("/shares/{share_id}", status_code=204)

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 from app import sharing
-from app.deps import EngineDep
+from app.deps import Reader, VisitsDep
 from app.pages.page import Page
 from app.panel_views import PanelView
-from storage import dashboards
-from storage.database import read, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +19,15 @@ class SharedPage:
     expires: float
 
 
-def build(engine: EngineDep, token: str) -> SharedPage:
+def build(session: Reader, visits: VisitsDep, token: str) -> SharedPage:
     """The page of a live link, and one more use of it. Raises NotFound alike for every other token."""
-    with read(engine) as session:
-        share = sharing.resolve(session, token)
-        shown = sharing.shown_by(session, share)
-        frozen, expires, share_id = share.snapshot is not None, share.expires, share.id
-    with write(engine) as writing:
-        dashboards.touch_share(writing, share_id)
-    return SharedPage(shown.title, shown.note, shown.panels, shown.hide_text, frozen, shown.taken, expires)
+    share = sharing.resolve(session, token)
+    shown = sharing.shown_by(session, share)
+    visits.count(share.id)
+    frozen = share.snapshot is not None
+    return SharedPage(
+        shown.title, shown.note, shown.panels, shown.hide_text, frozen, shown.taken, share.expires
+    )
 
 
 PAGE = Page("/s/{token}", "pages/shared.html", SharedPage, build)

@@ -6,14 +6,18 @@ import time
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import event, select, update
+from sqlalchemy.exc import OperationalError
 
+from app import sharing
 from app.figures import FIGURES
 from app.sharing import GONE
+from app.visits import Visits
 from storage import batches, dashboards
 from storage.database import read, write
 from storage.models import IdempotencyKey, Share
-from tests.sharing.conftest import MARK, World
+from tests.builders import make_estimate
+from tests.sharing.conftest import ADVANTAGES, MARK, World
 
 HTML = {"Accept": "text/html"}
 
@@ -234,3 +238,60 @@ def test_a_snapshot_stays_and_a_live_link_follows(world: World) -> None:
     assert MARK in open_link(world, frozen).text
     after = open_link(world, live, ".json").json()
     assert after["title"] == "after" and "deleted" in after["panels"][0]["missing"]
+
+
+def test_opening_a_link_writes_nothing_and_draws_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = world.share(world.dashboard(*world.panels()))["token"]
+    drawn: list[str] = []
+    present = sharing.present
+
+    def counted(*given: Any) -> sharing.SharedView:
+        drawn.append("")
+        return present(*given)
+
+    monkeypatch.setattr(sharing, "present", counted)
+    begun: list[bool] = []
+
+    def begin(connection: Any) -> None:
+        begun.append(bool(connection.get_execution_options().get("vantage_read")))
+
+    event.listen(world.engine, "begin", begin)
+    try:
+        pages = [open_link(world, token) for _ in range(5)]
+    finally:
+        event.remove(world.engine, "begin", begin)
+    assert {page.status_code for page in pages} == {200} and len({page.text for page in pages}) == 1
+    assert len(drawn) == 1
+    assert begun and all(begun), "each is a reader"
+
+
+def test_a_view_that_is_kept_follows_the_data(world: World) -> None:
+    dashboard = world.dashboard({"figure": "estimator_agreement", "batch": world.batch})
+    token = world.share(dashboard)["token"]
+    before = open_link(world, token, ".json").json()["panels"]
+    assert open_link(world, token, ".json").json()["panels"] == before
+    make_estimate(world.engine, world.batch, ADVANTAGES[::-1], convention="rloo/verl", default=False)
+    assert open_link(world, token, ".json").json()["panels"] != before
+
+
+def test_visits_are_written_together_and_wait_while_the_database_is_away(world: World) -> None:
+    dashboard = world.dashboard({"text": "hello"})
+    link = world.share(dashboard)
+    visits = Visits()
+    for _ in range(7):
+        visits.count(link["id"])
+
+    def away(_connection: Any) -> None:
+        raise OperationalError("", {}, Exception("away"))
+
+    event.listen(world.engine, "begin", away)
+    try:
+        visits.write(world.engine)
+    finally:
+        event.remove(world.engine, "begin", away)
+    assert visits.of(link["id"])[0] == 7
+    visits.count(link["id"])
+    visits.write(world.engine)
+    assert visits.of(link["id"]) == (0, 0.0)
+    (item,) = world.client.get(f"/api/v1/dashboards/{dashboard}/shares").json()["items"]
+    assert item["uses"] == 8
