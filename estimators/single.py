@@ -16,12 +16,12 @@ that last bit is all there is: eight rewards of 0.7 have a std of 6e-8 in verl, 
 NeMo-RL's E[x²] − E[x]² by matrix products is `leave_one_out.one_pass`.
 
 `Estimator.run(batch, params, torch.float32)` on the CPU gives the framework's numbers bit by bit where it
-has its scores of rollouts (one reward per rollout, no KL taken off): for grpo, dr_grpo, rloo, opo, gpg, grpo_passk
-and the two vectorised conventions of verl; grpo, dr_grpo, rloo and maxrl of SkyRL; grpo, dr_grpo and rloo of
-OpenRLHF; grpo and dr_grpo of slime; grpo/roll; grpo/trl-group, dr_grpo/trl and rloo/trl without normalising;
-dr_grpo and maxrl of prime-rl; dr_grpo/tinker; grpo/nemo and grpo/nemo-loo. Sums over the tokens of a batch
-(whitening, GAE, gdpo) agree within some units of the last place: they depend on how the framework pads.
-"""
+has its scores of rollouts (one reward per rollout, no KL taken off): for grpo, dr_grpo, rloo, opo, gpg,
+grpo_passk and the two vectorised conventions of verl; grpo, dr_grpo, rloo and maxrl of SkyRL; grpo, dr_grpo
+and rloo of OpenRLHF; grpo and dr_grpo of slime; grpo/roll; grpo/trl-group, dr_grpo/trl and rloo/trl without
+normalising; dr_grpo and maxrl of prime-rl; dr_grpo/tinker; grpo/nemo and grpo/nemo-loo. Sums over the
+tokens of a batch (whitening, GAE, gdpo) agree within some units of the last place: they depend on how the
+framework pads."""
 
 from collections.abc import Callable
 from typing import Literal
