@@ -6,12 +6,12 @@ run goes on. A job that has to run again gets a new `revision` and with it a new
 """
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal, assert_never, cast
+from typing import Any, Literal, NamedTuple, assert_never, cast
 
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, SQLAlchemyDatasource
 from sqlalchemy import Engine
@@ -44,6 +44,13 @@ UNITS: dict[Kind, str] = {"ingest": "bytes", "estimate": "rollouts", "analysis":
 #: What a person calls the thing whose job it is.
 NAMES: dict[Kind, str] = {"ingest": "upload", "estimate": "estimate", "analysis": "analysis"}
 POLL_SECONDS = 0.05
+
+
+class Record(NamedTuple):
+    """The engine's record of a job: its status, and the worker that it was given to."""
+
+    status: str
+    executor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,24 @@ class Jobs:
                 self.client.resume_workflows(ids, queue_name=kind)
                 held += ids
         return held
+
+    def records(self, workflow_ids: Sequence[str]) -> dict[str, Record]:
+        """The engine's records of these workflows, as far as it knows them."""
+        return self._records(workflow_ids=list(workflow_ids)) if workflow_ids else {}
+
+    def running(self) -> dict[str, Record]:
+        """The records of all workflows that some worker has, by workflow id."""
+        return self._records(status="PENDING")
+
+    def _records(self, **asked: Any) -> dict[str, Record]:
+        found = self.client.list_workflows(load_input=False, load_output=False, **asked)
+        return {one.workflow_id: Record(str(one.status), one.executor_id) for one in found}
+
+    def resume(self, workflow_id: str) -> None:
+        """Queue a workflow again that was left in the middle; one that has ended stays as it is."""
+        kind = workflow_id.partition(":")[0]
+        self.client.resume_workflows([workflow_id], queue_name=kind)
+        self.bell.ring(f"queued {kind}")
 
     def forget(self, before: float, limit: int = 500) -> int:
         """Delete the engine's records of jobs that ended before `before` (Unix seconds); how many."""

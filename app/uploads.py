@@ -23,6 +23,7 @@ from app.ingest.options import Options
 from app.jobs import FINAL, Jobs, progress
 from app.lifecycle import request_cancel
 from app.settings import Settings
+from app.upkeep import take_up
 from storage import runs, tokenizers, transfers, unchecked, uploads
 from storage.database import AnySession, WriteSession, hold, read, write
 from storage.ids import new_id
@@ -162,6 +163,7 @@ def record(session: WriteSession, jobs: Jobs, files: Sequence[Spooled], options:
     request |= tokenizer_of(session, options)
     same = uploads.find_same(session, digest, request)
     if same is not None:
+        take_up(session, jobs, "ingest", same.id)
         return same.id, False
     upload = uploads.create(
         session,

@@ -25,6 +25,7 @@ from app.logs import get_logger
 from app.rousing import rousable
 from app.settings import Settings
 from app.transfers import expire
+from app.upkeep import Upkeep
 from app.uploads import sweep
 from app.workflows import Context, register
 from storage import idempotency, transfers, workers
@@ -95,7 +96,8 @@ def working(
     with write(engine) as session:  # before it can begin a job: an unknown worker would not be missed
         workers.register(session, executor, socket.gethostname(), os.getpid(), device, list(queues))
     rouse = launch(context, queues)
-    beating = (engine, jobs, settings, executor, parent, stop)
+    upkeep = Upkeep(engine, jobs, settings, executor, context.performing, context.faults)
+    beating = (upkeep, parent, stop)
     beat = threading.Thread(target=keep_beating, args=beating, daemon=True, name="heartbeat")
     beat.start()
     log.info("worker ready", executor=executor, device=device, queues=list(queues))
@@ -154,11 +156,11 @@ def hear(rouse: Callable[[str], None], queues: Sequence[Kind], text: str) -> Non
             rouse(queue)
 
 
-def keep_beating(
-    engine: Engine, jobs: Jobs, settings: Settings, executor: str, parent: int | None, stop: threading.Event
-) -> None:
-    """The heartbeat thread: say that this worker lives, bury those that do not, clean up once an hour."""
-    housekeeping = 0.0
+def keep_beating(upkeep: Upkeep, parent: int | None, stop: threading.Event) -> None:
+    """The heartbeat thread: say that this worker lives, bury those that do not, set right what is neither
+    done nor going on, clean up once an hour."""
+    engine, jobs, settings, executor = upkeep.engine, upkeep.jobs, upkeep.settings, upkeep.executor
+    housekeeping, heard_since = 0.0, 0.0
     while not stop.is_set():
         if parent is not None and os.getppid() != parent:
             stop.set()
@@ -169,26 +171,35 @@ def keep_beating(
                     log.warning("its jobs were given to others while it was silent", executor=executor)
                     stop.set()
                     return
-            reap(engine, jobs, settings, executor)
+            reap(engine, jobs, settings, executor, heard_since)
+            upkeep.look()
             if time.monotonic() >= housekeeping:
                 housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
                 clean_up(engine, jobs, settings)
         except Exception as error:  # the database may be away for a while; the worker must outlive that
             log.warning("heartbeat failed", error=type(error).__name__)
+            heard_since = time.time()
         stop.wait(settings.heartbeat_seconds)
 
 
-def reap(engine: Engine, jobs: Jobs, settings: Settings, executor: str | None = None) -> list[str]:
-    """Queue again what silent workers held, and what was held by processes of this host that are gone."""
+def reap(
+    engine: Engine, jobs: Jobs, settings: Settings, executor: str | None = None, heard_since: float = 0.0
+) -> list[str]:
+    """Queue again what silent workers held, and what was held by processes of this host that are gone.
+
+    Since `heard_since` the database could be reached: before, silence was nobody's death.
+    """
     with read(engine) as session:
         limit = time.time() - settings.dead_after_seconds
-        silent = [worker.executor_id for worker in workers.dead(session, limit)]
+        silent = (
+            [worker.executor_id for worker in workers.dead(session, limit)] if heard_since < limit else []
+        )
         gone = [worker.executor_id for worker in workers.unreaped(session) if is_gone(worker)]
-    dead = [name for name in dict.fromkeys(silent + gone) if name != executor]
-    for name in dead:
+    names = [name for name in dict.fromkeys(silent + gone) if name != executor]
+    for name in names:
         handed = bury(engine, jobs, name)
         log.warning("worker found dead", executor=name, jobs=handed)
-    return dead
+    return names
 
 
 def alive(pid: int) -> bool:

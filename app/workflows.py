@@ -12,7 +12,7 @@ from threading import Event
 from typing import Any
 
 import torch
-from dbos import DBOS, DBOSPortableJSONSerializer, SQLAlchemyDatasource
+from dbos import DBOS, DBOSPortableJSONSerializer, PortableWorkflowError, SQLAlchemyDatasource
 from dbos import error as engine_errors
 from sqlalchemy import Engine, select
 
@@ -21,7 +21,7 @@ from app.attempts import places
 from app.cache import BatchCache
 from app.errors import AppError
 from app.estimation import run_estimate
-from app.jobs import Jobs, Kind, ended_text, get, model_of
+from app.jobs import Jobs, Kind, ended_text, get, model_of, workflow_id
 from app.lifecycle import give_up, settle_cancelled, start_again
 from app.logs import get_logger
 from app.memory import give_back
@@ -31,12 +31,13 @@ from app.tasks import Cancelled, Commit, Restart, Superseded, Task, Work
 from estimators import Refused
 from storage import jobs as job_rows
 from storage.database import WriteSession, checkpoint, read, write
+from storage.faults import fault_of
 
 log = get_logger("vantage.worker")
 
 
 class HandedBack(BaseException):
-    """Leaves a job as it is, for another worker. An Exception would be recorded as the end of the job."""
+    """Leaves a job as it is, for another run of it. An Exception would be recorded as the end of the job."""
 
 
 #: What is done with a job that did not succeed.
@@ -51,7 +52,10 @@ BODIES: dict[Kind, Callable[[Task, str], None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What this worker process is and has. `leaving` is set when it is about to stop; jobs share `cache`."""
+    """What this worker process is and has. `leaving` is set when it is about to stop; jobs share `cache`.
+
+    `performing`: workflow ids of what it works on; `faults`: of what it put back, and why.
+    """
 
     engine: Engine
     jobs: Jobs
@@ -60,6 +64,8 @@ class Context:
     executor: str
     cache: BatchCache
     leaving: Event = field(default_factory=Event)
+    performing: set[str] = field(default_factory=set)
+    faults: dict[str, str] = field(default_factory=dict)
 
 
 def register(context: Context) -> None:
@@ -85,7 +91,12 @@ def _register_kind(context: Context, kind: Kind, commit: Commit) -> None:
     # Attempts are counted on the job's row: the engine's own count is reset whenever a job is handed back.
     @DBOS.workflow(name=kind, max_recovery_attempts=1_000_000)
     def workflow(id: str, revision: int) -> str:
-        outcome = perform(context, kind, id, revision, commit)
+        name = workflow_id(kind, id, revision)
+        context.performing.add(name)
+        try:
+            outcome = perform(context, kind, id, revision, commit)
+        finally:
+            context.performing.discard(name)
         context.jobs.bell.ring(ended_text(kind, id))
         checkpoint(context.engine, cut=False)  # now that nobody waits for it
         if kind == "ingest":  # the one that takes memory as files please
@@ -94,7 +105,22 @@ def _register_kind(context: Context, kind: Kind, commit: Commit) -> None:
 
 
 def perform(context: Context, kind: Kind, id: str, revision: int, commit: Commit) -> str:
-    """Run one job to an end: how it ended. The engine stops a run that lost its job to another worker."""
+    """Run one job to an end: how it ended. The engine stops a run that lost its job to another worker.
+
+    Raises HandedBack where the job cannot be done now and is not to blame: `app.upkeep` queues it again.
+    """
+    try:
+        return _perform(context, kind, id, revision, commit)
+    except Exception as error:
+        fault = fault_of(error)
+        if fault is None:
+            raise
+        context.faults[workflow_id(kind, id, revision)] = fault
+        log.warning("job put back", kind=kind, id=id, fault=fault, where=places(error))
+        raise HandedBack from error
+
+
+def _perform(context: Context, kind: Kind, id: str, revision: int, commit: Commit) -> str:
     engine, model = context.engine, model_of(kind)
     with write(engine) as session:
         current = is_current(session, kind, id, revision)
@@ -103,7 +129,7 @@ def perform(context: Context, kind: Kind, id: str, revision: int, commit: Commit
         return "nothing to do"
     log.info("job begun", kind=kind, id=id, attempt=attempt)
     try:
-        outcome = _attempt(make_task(context, kind, id, revision, commit), kind, id, attempt)
+        outcome = _attempt(make_task(context, kind, id, revision, commit, attempt), kind, id, attempt)
     except Superseded:
         outcome = "superseded"
     except (Cancelled, engine_errors.DBOSWorkflowCancelledError):
@@ -113,11 +139,14 @@ def perform(context: Context, kind: Kind, id: str, revision: int, commit: Commit
         if cancel_requested(engine, kind, id):
             _end(context, kind, id, revision, settle_cancelled)
         raise
-    except Restart:
+    except (Restart, PortableWorkflowError):
+        # The latter is what an earlier run met in a step: recorded, it would be met again and again.
         outcome = _end(context, kind, id, revision, partial(start_again, jobs=context.jobs))
     except Exception as error:
         if context.leaving.is_set():  # perhaps it failed only because the engine is gone
             raise HandedBack from error
+        if fault_of(error) is not None:
+            raise
         sentence, problems = explain(error, kind, id)
         outcome = _end(context, kind, id, revision, partial(give_up, error=sentence, problems=problems))
     log.info("job ended", kind=kind, id=id, outcome=outcome)
@@ -151,14 +180,17 @@ def _end(context: Context, kind: Kind, id: str, revision: int, ending: Ending) -
         return job.state
 
 
-def make_task(context: Context, kind: Kind, id: str, revision: int, commit: Commit) -> Task:
-    """What the body gets. Its commits fail once the job is gone or has been queued anew."""
+def make_task(context: Context, kind: Kind, id: str, revision: int, commit: Commit, attempt: int = 1) -> Task:
+    """What the body gets. Its commits fail once the job is gone or has been queued anew; the first one of an
+    `attempt` that got further than those before forgets their deaths."""
     engine, model = context.engine, model_of(kind)
 
     def commit_current(work: Work) -> Any:
         def guarded(session: WriteSession) -> Any:
             if not is_current(session, kind, id, revision):
                 raise Superseded
+            if attempt > 1:  # a step that was committed before would not come here
+                job_rows.got_further(session, model, id)
             return work(session)
 
         return commit(guarded)

@@ -59,6 +59,11 @@ def begin_attempt(session: WriteSession, model: JobModel, id: str, executor: str
     return 0 if row is None else int(row.attempts)
 
 
+def got_further(session: WriteSession, model: JobModel, id: str) -> None:
+    """Count this attempt as the first: those before did not come so far."""
+    _changed(session, update(model).where(model.id == id, model.state == "running").values(attempts=1))
+
+
 def progress(
     session: WriteSession,
     model: JobModel,

@@ -155,7 +155,7 @@ def test_an_unforeseen_error_tells_no_secret(place: Place) -> None:
     assert "ValueError" in body["error"]
     assert upload_id in body["error"]
     assert "the text of a rollout" not in body["error"] + str(logged)
-    assert "broken:" in str(logged), "the log says where"
+    assert " broken'" in str(logged), "the log says where"
 
 
 def test_devices_are_named_or_refused() -> None:
