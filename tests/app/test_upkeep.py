@@ -122,7 +122,7 @@ def test_a_record_without_an_open_job_is_run_to_its_end(place: Place, upkeep: Up
     assert perform(context, "ingest", upload_id, 0, place.commit) == "nothing to do"
 
 
-def broken(_work: Work) -> Any:
+def broken(work: Work) -> Any:
     fault = Exception()
     fault.sqlstate = "57P01"  # type: ignore[attr-defined] # as the driver's own
     raise OperationalError("INSERT", {}, fault)
@@ -144,7 +144,7 @@ def test_a_fault_of_the_database_is_not_the_jobs(place: Place, upkeep: Upkeep) -
 
 
 def test_a_fault_that_was_recorded_as_a_steps_result_is_not_met_for_ever(place: Place) -> None:
-    def recorded(_work: Work) -> Any:
+    def recorded(work: Work) -> Any:
         raise PortableWorkflowError("database or disk is full", "OperationalError")
 
     upload_id, _ = place.upload(dump())
