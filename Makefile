@@ -25,6 +25,7 @@ test-trainers: $(VENV)/.dev  ## the client inside the real TRL and verl, in a ve
 
 test-peers: $(VENV)/.dev  ## our advantages beside the frameworks' own functions, in the benchmark's venv (downloads them)
 	$(BIN)/python benchmarks/agreement.py --write
+	$(BIN)/python scripts/option_names.py --wheels .bench/wheels --check
 
 truth: $(VENV)/.dev  ## what is said of 5,000 batches of each class, correct and wrong, as every night; writes docs/truth.md
 	VANTAGE_TRUTH=$${VANTAGE_TRUTH:-5000} $(BIN)/python -m tests.truth.write

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from sqlalchemy import Engine
 
 from app import reconciling, sweeps
-from app.configured import configured, parameters, takes
+from app.configured import configured, parameters, takes, understood
 from app.errors import NotFound, Unprocessable
 from app.estimation import check_possible, device_name, request_hash
 from app.findings.settling import settle
@@ -61,9 +61,11 @@ def reconcile_request(body: Mapping[str, Any] | None = None, said: str | None = 
         try:
             Request.from_dict({"convention": name, "params": params})
         except ValueError as error:
-            if convention is not None:
+            read = understood(name, params)
+            if convention is not None and read is None:
                 raise Unprocessable(str(error)) from error
-        else:
+            params = read or params
+        if understood(name, params) is not None:
             return {"convention": convention, "params": params}
     taken = parameters(params)
     if odd := sorted(name for name in set(params) - set(taken) if not somewhere(name, params[name])):

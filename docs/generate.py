@@ -21,6 +21,7 @@ from app.ingest.record import About
 from app.main import create_app
 from app.settings import Settings
 from docs import side_by_side
+from docs.headers import headers_page
 from estimators import CONVENTIONS, ESTIMATORS, Whitening, params_schema, settings_to_dict
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
@@ -34,6 +35,7 @@ def pages() -> dict[str, str]:
         "conventions.md": conventions_page(),
         "../estimators.md": side_by_side.estimators_page(),
         "../formats.md": formats_page(),
+        "headers.md": headers_page(),
         "figures.md": figures_page(),
         "findings.md": findings_page(),
         "settings.md": settings_page(),

@@ -3,8 +3,9 @@
     python scripts/option_names.py --wheels DIR --mirror DIR
 
 Wheels are downloaded into `--wheels` where they are not there. `--mirror` holds Git directories as
-OWNER+NAME/repo. Names only, read from the source without running it: annotated fields of classes, arguments
-of `__init__`, flags of a command line, keys of YAML. A test compares them with the tables of app/configured.
+OWNER+NAME/repo; without it repositories are left out. `--check` only compares. Names only, read from the
+source without running it: annotated fields of classes, arguments of `__init__`, flags of a command line, keys
+of YAML. A test compares them with the tables of app/configured.
 """
 
 import argparse
@@ -168,23 +169,40 @@ def of_yaml(file: File, text: str) -> Iterator[str]:
             yield found[2]
 
 
-def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--wheels", type=Path, required=True)
-    asked.add_argument("--mirror", type=Path, required=True)
-    given = asked.parse_args()
-    TARGET.mkdir(parents=True, exist_ok=True)
+def lists(wheels: Path, mirror: Path | None) -> dict[str, dict[str, list[str]]]:
+    """Framework -> where from -> names; without a mirror only those of wheels."""
     made: dict[str, dict[str, list[str]]] = {}
     for source in SOURCES:
-        names = {
-            name for file, text in texts(source, given.wheels, given.mirror) for name in options(file, text)
-        }
+        if mirror is None and "==" not in source.place:
+            continue
+        read = texts(source, wheels, mirror or wheels)
+        names = {name for file, text in read for name in options(file, text)}
         made.setdefault(source.framework, {})[source.place] = sorted(
             each for each in names if each[:1] != "_"
         )
-    for framework, places in made.items():
+    return made
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--wheels", type=Path, required=True)
+    asked.add_argument("--mirror", type=Path, help="left out: only the options of wheels")
+    asked.add_argument("--check", action="store_true", help="only say which lists differ")
+    given = asked.parse_args()
+    given.wheels.mkdir(parents=True, exist_ok=True)
+    differ = []
+    for framework, places in lists(given.wheels, given.mirror).items():
         path = TARGET / f"{framework}.json"
-        path.write_text(json.dumps(places, indent=1) + "\n")
+        text = json.dumps(places, indent=1) + "\n"
+        if not path.exists() or path.read_text() != text:
+            differ.append(path.name)
+            if not given.check:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+    said = "differ" if given.check else "written"
+    sys.stdout.write(f"{said}: {', '.join(differ) or 'none'}\n")
+    if given.check and differ:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

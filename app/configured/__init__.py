@@ -3,7 +3,7 @@
 `frameworks` has a table per framework of what its keys do; what no table has is not guessed.
 """
 
-from app.configured.configured import Configured, configured, merged, parameters, takes
+from app.configured.configured import Configured, configured, merged, parameters, takes, understood
 from app.configured.frameworks import CALLED, FRAMEWORKS
 from app.configured.names import text
 
@@ -17,6 +17,7 @@ __all__ = [
     "parameters",
     "takes",
     "text",
+    "understood",
 ]
 
 #: What a framework computes unless it is told otherwise, for batches of groups.

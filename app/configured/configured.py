@@ -191,6 +191,19 @@ def takes(convention: Convention, params: Mapping[str, Any]) -> bool:
     return True
 
 
+def understood(convention: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The params as the convention takes them, also where values are texts; None where it takes one not."""
+    taken: dict[str, Any] = {}
+    for key, value in params.items():
+        for each in readings(value):
+            if takes(CONVENTIONS[convention], {**taken, key: each}):
+                taken[key] = each
+                break
+        else:
+            return None
+    return taken
+
+
 def plain_params(convention: Convention, given: Mapping[str, Any]) -> dict[str, Any]:
     """The same params under our names, but for keys that set the whitening, as JSON values."""
     request = Request.from_dict({"convention": convention.name, "params": given})

@@ -136,6 +136,7 @@ OPENRLHF: Keys = {
     "no_std_norm": CHOSEN,
     "n_samples_per_prompt": Alias("group_size"),
     "init_coef": Alias("kl_coef"),
+    "init_kl_coef": Alias("kl_coef"),
     "kl_estimator": Alias("kl_penalty"),
     "reward_clip_range": Alias(read=clip),
     "clip_range": Alias(read=clip),

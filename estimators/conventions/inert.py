@@ -7,7 +7,8 @@ from estimators.conventions.convention import Convention
 from estimators.conventions.keys import KL_CONTROLLER
 
 _OPENRLHF = (
-    "estimator", "gamma", "lambd", "no_std_norm", "n_samples_per_prompt", "init_coef", "use_loss",
+    "estimator", "advantage_estimator", "gamma", "lambd", "no_std_norm", "n_samples_per_prompt", "init_coef",
+    "init_kl_coef", "use_loss",
 )  # fmt: skip
 _NEMO = (
     "name", "gae_lambda", "gae_gamma", "gae_lambda_value", "gae_lambda_policy", "length_adaptive_alpha",

@@ -113,6 +113,7 @@ OPENRLHF = {
     "n_samples_per_prompt": CHOSEN,
     "no_std_norm": Alias("scale", whitening=True, negate=True),
     "init_coef": Alias("kl_coef"),
+    "init_kl_coef": Alias("kl_coef"),
     "kl_estimator": Alias("kl_penalty"),
 }
 NEMO = {

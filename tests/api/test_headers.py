@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.conftest import Service
+from tests.api.conftest import Service, refused
 
 DATA = Path(__file__).parents[1] / "data"
 CODE = "recorded_advantages_disagree"
@@ -95,3 +95,26 @@ def test_a_framework_that_is_not_known_is_said_to_be_unknown(service: Service) -
     assert (said["convention"], said["framework"], said["estimator"]) == (None, None, None)
     assert (said["unknown_framework"], said["unknown_estimator"]) == ("trinity-rft", "asymre")
     assert said["not_understood"] == ["baseline_shift"]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"estimator": "gae", "no_std_norm": "True", "gamma": "1.0"},
+        {"advantage_estimator": "gae", "no_std_norm": True, "init_kl_coef": "0", "lambd": 1},
+    ],
+)
+def test_values_written_as_text_are_taken(service: Service, params: dict[str, Any]) -> None:
+    content = (DATA / "wrong" / "04" / "openrlhf_gae_no_std_norm.jsonl").read_bytes()
+    bare = header_changed(content, framework=None, adv_estimator=None, no_std_norm=None)
+    body, _ = reconciled(service, bare, convention="gae/openrlhf", params=params)
+    assert body["verdict"] == "match" and body["configured"]["params"]["no_std_norm"] is True
+
+
+@pytest.mark.parametrize("convention", [None, "gae/openrlhf"])
+def test_options_that_nothing_takes_are_refused(service: Service, convention: str | None) -> None:
+    content = (DATA / "wrong" / "04" / "openrlhf_gae_no_std_norm.jsonl").read_bytes()
+    batch = str(service.upload(content)["batches"][0]["id"])
+    for params in ({"no_std_norm": "perhaps"}, {"learning_rate": 1e-6}, {"gamma": 3}):
+        asked = {"params": params} | ({"convention": convention} if convention else {})
+        refused(service.post(f"/batches/{batch}/reconcile", json=asked), 422, next(iter(params)))
