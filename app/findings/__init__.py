@@ -12,6 +12,7 @@ from app.attempts import FINDINGS as ALL
 from app.attempts import STATISTICS, Attempts
 from app.findings import (
     advantages_on_masked_tokens,
+    component_scale_lost,
     duplicate_rollouts,
     empty_response,
     epsilon_dominated,
@@ -102,6 +103,7 @@ FINDINGS: dict[str, Finding] = {
         duplicate_rollouts.FINDING,
         reward_component_dominates.FINDING,
         reward_component_collapse.FINDING,
+        component_scale_lost.FINDING,
         shaping_noise.FINDING,
         near_zero_variance_groups.FINDING,
         length_bias.FINDING,

@@ -13,6 +13,7 @@ from app.findings.of_run import RUN_FINDINGS
 SECTIONS = ("Seen as", "Remedy", "Evidence")
 #: Short names of the projects whose threads are cited.
 PROJECTS = {
+    "GDPO": "NVlabs/GDPO",
     "AReaL": "areal-project/AReaL",
     "ART": "OpenPipe/ART",
     "NeMo-RL": "NVIDIA-NeMo/RL",

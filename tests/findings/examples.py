@@ -120,6 +120,15 @@ def turns_apart() -> list[Row]:
     return rows
 
 
+def one_or_both() -> list[Row]:
+    """Pairs that differ in the style alone, and pairs that differ in correctness and style."""
+    rows = rewarded([[1.0, 0.0], [2.0, 0.0]] * 3)
+    for row in rows:
+        parts = {"correct": float(row["reward"] == 2.0), "style": float(row["reward"] > 0.0)}
+        row["reward_components"] = parts
+    return rows
+
+
 OWN: dict[str, Example] = {
     "positive_log_probs": ({}, log_probs([0.5, 1.0, 0.25, 2.0])),
     "log_prob_offset": ({}, log_probs([-1.0, -2.0, -0.5, -3.0], [-1.7, -2.7, -1.2, -3.7])),
@@ -153,6 +162,7 @@ OWN: dict[str, Example] = {
         {"use_kl_in_reward": True, "kl_coef": 0.01, "use_kl_loss": True, "kl_loss_coef": 0.001},
         rewarded(MIXED),
     ),
+    "component_scale_lost": ({"framework": "verl", "adv_estimator": "grpo"}, one_or_both()),
     "log_prob_gap_in_turn": ({}, turns_apart()),
     "reward_sum_mismatch": ({}, left_out()),
     "missing_shards": ({}, rewarded(MIXED, rank=lambda i: (0, 1, 3)[i % 3])),
