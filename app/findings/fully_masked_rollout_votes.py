@@ -1,5 +1,7 @@
 """Rollouts without a trainable token whose reward still takes part in the group's mean.
 
+Silent where the estimator has another baseline than the group.
+
 Seen as: siblings' advantages that move although a row is masked; filtered or overlong rows that still shape
 the mean (verl#6310, verl#6452, trl#3248, OpenRLHF#1239).
 
@@ -14,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from app.findings.finding import Finding, Severity, report
+from app.findings.settings import baseline_of
 from app.findings.view import View, group_statistics
 from app.formatting import number, percent, plural
 
 
 def check(view: View) -> dict[str, Any] | None:
-    if not view.uses_groups:
+    if not view.uses_groups or baseline_of(view) in ("batch", "apart"):
         return None
     masked = (view.valid == 0) & view.scored
     live = np.bincount(view.group[(view.valid != 0) & view.scored], minlength=view.groups)

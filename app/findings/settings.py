@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from app.configured import configured
 from app.findings.view import View
+from estimators import CONVENTIONS, ESTIMATORS
 
 #: Words in the name of a split that is measured and not trained on.
 EVALUATION = frozenset((
@@ -24,6 +25,9 @@ GATHERED = frozenset((
 APART = frozenset(("gae", "td_error", "rae", "running", "remax", "reward_to_go", "dpo_implicit_reward"))
 #: Estimators whose only baseline is the batch.
 OVER_BATCH = frozenset(("reinforce_plus_plus", "batch_z"))
+
+#: Where the reconciliation of the batch is among the facts of the view.
+RECONCILED = "recorded_advantages_disagree"
 
 Baseline = Literal["group", "batch", "apart"]
 
@@ -51,18 +55,43 @@ def group_size(view: View) -> int | None:
 
 
 def baseline_of(view: View) -> Baseline | None:
+    """What advantages are compared with: as the header's estimator does, else as all conventions do that give
+    the recorded advantages; a critic's values where neither says. None where nothing tells."""
+    named = baseline_named(view)
+    if named is not None:
+        return named
+    agreeing = _agreeing(view)
+    if agreeing:
+        return agreeing.pop() if len(agreeing) == 1 else None
+    return "apart" if view.fields.get("values") == "recorded" else None
+
+
+def baseline_named(view: View) -> Baseline | None:
     """What the header's estimator compares with; None where it names none that is known."""
-    estimator = configured(view.header).estimator
-    if estimator is None:
-        return None
+    named = estimator_of(view)
+    return None if named is None else _baseline(named)
+
+
+def _agreeing(view: View) -> set[Baseline]:
+    """Baselines of the conventions that the recorded advantages were found to agree with."""
+    found = view.facts.get(RECONCILED) or {}
+    return {
+        _baseline(CONVENTIONS[each["convention"]].estimator)
+        for each in found.get("candidates", ())
+        if each["matched"] and each["mistake"] is None
+    }
+
+
+def _baseline(estimator: str) -> Baseline:
     if estimator in OVER_BATCH:
         return "batch"
     return "apart" if estimator in APART else "group"
 
 
 def estimator_of(view: View) -> str | None:
-    """The estimator that the header names, if it is known."""
-    return configured(view.header).estimator
+    """The estimator that the header names, if it is known: also by the name it has here and nowhere else."""
+    said = configured(view.header)
+    return said.estimator or (said.unknown_estimator if said.unknown_estimator in ESTIMATORS else None)
 
 
 def gathers(view: View) -> bool:

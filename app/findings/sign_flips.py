@@ -4,10 +4,10 @@ Two readings, the stronger first:
 
 * Recorded: advantages are recorded, one number for each rollout (or the same on every token), and for at
   least one rollout in ten their sign is the opposite of reward − group mean. Something other than the group
-  was the baseline, and the header names no estimator that has none, or one of its own (a critic, a running
-  mean). critical; info where they rise with the rewards of the whole batch as a straight line does, unless
-  nine groups in ten lie on one side of the batch mean and two rollouts in five would flip: then the batch is
-  the baseline, as in an estimator that has no groups.
+  was the baseline, and neither the header nor the numbers speak for an estimator that has none, or one of
+  its own (a critic, a running mean). critical; info where they rise with the rewards of the whole batch as a
+  straight line does, unless nine groups in ten lie on one side of the batch mean and two rollouts in five
+  would flip: then the batch is the baseline, as in an estimator that has no groups.
 * Would be: no advantage is recorded that could tell, and centring on the batch gives at least `chance +
   0.15 + 0.8/√B` (at most a half) of the rollouts another sign than centring on the group, and two groups in
   five lie wholly on one side of the batch mean. `chance = arccos(√(1 − 1/n))/π` is what equally hard
@@ -34,6 +34,7 @@ import numpy as np
 
 from app.findings import recorded
 from app.findings.finding import Finding, Severity, report
+from app.findings.settings import baseline_named, baseline_of
 from app.findings.view import Bools, Floats, GroupStatistics, View, group_statistics
 from app.formatting import percent, plural
 
@@ -42,10 +43,6 @@ MARGIN, SMALL = 0.15, 0.8
 ONE_SIDED = 0.4
 FAR_SIDED, FAR_SHARE = 0.9, 0.4
 LEAST = 8
-#: Words in a file's `adv_estimator` of estimators whose only baseline is the batch.
-OVER_BATCH = ("reinforce_plus_plus", "reinforce++", "prpo", "batch_z")
-#: Estimators whose baseline is neither the group nor the batch: a critic, a running mean, or none.
-APART = ("gae", "ppo", "rae", "running", "remax", "reward_to_go", "td_error", "dpo_implicit_reward")
 
 
 def check(view: View) -> dict[str, Any] | None:
@@ -57,7 +54,7 @@ def check(view: View) -> dict[str, Any] | None:
         return None
     centred = np.where(compared, view.reward - groups.mean[view.group], np.nan)
     would_be = _would_be(view, groups, centred)
-    if not recorded.counted(view).any() or _over_batch(view) or _named(view).partition("/")[0] in APART:
+    if not recorded.counted(view).any() or baseline_named(view) == "batch" or baseline_of(view) == "apart":
         return would_be
     meant = _of_the_batch(view) and not _far_apart(would_be)
     return _recorded(view, centred, "info" if meant else "critical")
@@ -131,7 +128,7 @@ def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str,
         return None
     return report(
         view,
-        "warning" if _over_batch(view) else "info",
+        "warning" if baseline_named(view) == "batch" else "info",
         f"{flipped.size} of {plural(total, 'rollout')} ({percent(share)}) would change sign if advantages "
         "were whitened over the batch instead of within each group.",
         explanation=f"Prompts differ more than their responses do: in {plural(int(below.sum()), 'group')} "
@@ -155,16 +152,6 @@ def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str,
         groups=np.unique(view.group[flipped]),
         rollouts=flipped,
     )
-
-
-def _over_batch(view: View) -> bool:
-    """The file names an estimator that whitens over the batch, and no group baseline before it."""
-    named = _named(view)
-    return any(word in named for word in OVER_BATCH) and "baseline" not in named
-
-
-def _named(view: View) -> str:
-    return str(view.header.get("adv_estimator", "")).lower()
 
 
 def _opposite(one: Floats, other: Floats) -> Bools:

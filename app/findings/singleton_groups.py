@@ -1,6 +1,7 @@
 """Groups with a single scored rollout, or none: there is nothing to compare with.
 
-Silent where no group is needed (`View.uses_groups`), and in a split that is measured and not trained on.
+Silent where no group is needed (`View.uses_groups`, or an estimator with another baseline), and in a split
+that is measured and not trained on.
 critical where all groups are single, but only a warning where the header says that a prompt has one response.
 
 Seen as: advantages that are raw rewards, all of one sign; NaN or a crash with a group of one (rllm#776,
@@ -17,13 +18,13 @@ import numpy as np
 
 from app.findings.fillers import sampled
 from app.findings.finding import Finding, Severity, report
-from app.findings.settings import group_size, is_evaluation
+from app.findings.settings import baseline_of, group_size, is_evaluation
 from app.findings.view import View
 from app.formatting import percent, plural
 
 
 def check(view: View) -> dict[str, Any] | None:
-    if is_evaluation(view):
+    if is_evaluation(view) or baseline_of(view) in ("batch", "apart"):
         return None
     view = sampled(view)
     if not view.uses_groups or not view.scored.any() or view.rollouts < 2:

@@ -1,7 +1,8 @@
 """Groups whose rewards are all the same: every estimator that compares siblings gives them advantage 0.
 
 Groups without a single trainable token are set aside: they fill up the batch. Silent in a split that is
-measured and not trained on, and where the header names an estimator whose baseline is not the group.
+measured and not trained on, and where the header, or the recorded numbers, speak for an estimator whose
+baseline is not the group.
 
 Seen as: a loss of 0, a gradient norm that fades, a batch that is smaller than configured after dynamic
 sampling (trl#3857, AReaL#450, ART#10, trl#7068).

@@ -48,7 +48,15 @@ def groups(batch: "Made") -> dict[str, list[float]]:
     return found
 
 
-def _constant(batch: "Made") -> set[str]:
+def per_token(batch: "Made") -> list[list[float]]:
+    """The recorded numbers of each row, one per token."""
+    return [
+        values * len(row["response_mask"]) if len(values) == 1 else values
+        for row, values in zip(batch.rows, batch.advantages, strict=True)
+    ]
+
+
+def constant(batch: "Made") -> set[str]:
     return {
         name for name, own in groups(batch).items() if len(own) > 1 and np.ptp(own) <= 2.4e-7 * abs(own[0])
     }
@@ -56,7 +64,7 @@ def _constant(batch: "Made") -> set[str]:
 
 def _without_signal(batch: "Made", found: Finding) -> bool:
     """Groups of equal rewards are there, and their advantages are nothing but rounding."""
-    equal = _constant(batch)
+    equal = constant(batch)
     size = [
         abs(value)
         for row, values in zip(batch.rows, batch.advantages, strict=True)
@@ -68,7 +76,10 @@ def _without_signal(batch: "Made", found: Finding) -> bool:
 
 
 def _every_advantage_zero(batch: "Made", found: Finding) -> bool:
-    return len(_constant(batch)) == len(groups(batch)) and _without_signal(batch, found)
+    if len(constant(batch)) == len(groups(batch)):
+        return _without_signal(batch, found)
+    given = (_unmasked(row, values) for row, values in zip(batch.rows, batch.advantages, strict=True))
+    return not any(value for values in given for value in values)
 
 
 def _unmasked(row: Mapping[str, Any], values: list[float]) -> list[float]:
@@ -105,7 +116,8 @@ def _by_epsilon(batch: "Made", found: Finding) -> bool:
     kind = found["evidence"]["kind"]
     if kind == "small spread":
         return any(0 < np.std(own, ddof=1) < 1e-3 for own in groups(batch).values() if len(own) > 1)
-    return bool(kind == "rounding" and batch.written == "float32" and _constant(batch))
+    narrow = batch.written == "float32" or _of(batch, "statistics") == "single"
+    return bool(kind == "rounding" and narrow and constant(batch))
 
 
 def _masked_advantages(batch: "Made", found: Finding) -> bool:
@@ -117,8 +129,12 @@ def _masked_advantages(batch: "Made", found: Finding) -> bool:
     ) and (found["severity"] != "critical" or _masked_tokens(batch) == "reset")
 
 
-def _masked_tokens(batch: "Made") -> str | None:
-    return getattr(CONVENTIONS[batch.convention].params, "masked_tokens", None)
+def _of(batch: "Made", setting: str) -> Any:
+    return getattr(CONVENTIONS[batch.convention].params, setting, None)
+
+
+def _masked_tokens(batch: "Made") -> Any:
+    return _of(batch, "masked_tokens")
 
 
 def _cut_off(batch: "Made", found: Finding) -> bool:

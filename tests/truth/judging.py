@@ -4,10 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from estimators import CONVENTIONS
-from tests.truth.facts import TRUE, never
-from tests.truth.making import Made
+import torch
+
+from estimators import Request, estimate
+from tests.truth.facts import TRUE, constant, never, per_token
+from tests.truth.making import Made, batch_from
 from tests.truth.storing import Said
+
+#: How far numbers of one formula may be off, of the largest, as float64 or seven decimals, and as float32,
+#: which holds a reward to 6e-8 of its size: the std of a group makes more of it.
+CLOSE, LOOSE = 1e-5, 1e-2
 
 Outcome = Literal["right", "open", "silent", "wrong"]
 
@@ -40,14 +46,28 @@ def _of_verdict(batch: Made, verdict: Mapping[str, Any]) -> list[str]:
     top = matched[0]
     if top["mistake"] is not None:
         return [f"verdict {top['convention']} with {top['mistake']}"]
-    names = {name for each in matched if each["mistake"] is None for name in _names(each)}
-    if batch.told == "all" and batch.convention not in names:
-        return [f"verdict {top['convention']}, not {batch.convention} as the header says"]
+    if not gives(batch, top["request"]):
+        return [f"verdict {top['convention']}, whose numbers are others: {top['request']}"]
     return []
 
 
-def _names(candidate: Mapping[str, Any]) -> set[str]:
-    return {candidate["convention"], *candidate["same_as"]} & CONVENTIONS.keys()
+def gives(batch: Made, body: Mapping[str, Any]) -> bool:
+    """Whether the request gives the numbers of the batch, as exactly as they were computed and written."""
+    rows = batch_from(batch.rows)
+    given = torch.tensor([x for each in per_token(batch) for x in each], dtype=torch.float64)
+    narrow = batch.written == "float32"
+    equal = constant(batch) if narrow else set()
+    told = torch.tensor([row["group_id"] not in equal for row in batch.rows])
+    kept = rows.response_mask & torch.isfinite(given) & told.repeat_interleave(rows.lengths)
+    scale = float(given[kept].abs().max()) if bool(kept.any()) else 0.0
+    allowed = (LOOSE if narrow else CLOSE) * scale + 1e-7
+    for precision in ("float32", "float64") if narrow else ("float64",):
+        result = estimate(rows, Request.from_dict({**body, "precision": precision}))
+        found = result.advantages.double().nan_to_num(0.0)
+        found = found if result.per_token else found.repeat_interleave(rows.lengths)
+        if bool(((found - given)[kept].abs() <= allowed).all()):
+            return True
+    return False
 
 
 def _of_findings(batch: Made, said: Said) -> list[str]:
