@@ -10,7 +10,7 @@ from sqlalchemy import func, insert, inspect, select, update
 from storage import arrays as token_arrays
 from storage import groups as prompt_groups
 from storage import rollouts as rollout_rows
-from storage import runs
+from storage import runs, text_checksums
 from storage.arrays import Values
 from storage.database import AnySession, WriteSession
 from storage.groups import GroupRow
@@ -20,7 +20,7 @@ from storage.pages import Page, Sort, paginate
 
 INGESTING, READY = "ingesting", "ready"
 SPLIT_LENGTH = 64
-PLACE = ("batch_id", "group_no", "part", "slot")
+PLACE = ("batch_id", "group_no", "part", "slot", "text_checksum")
 COLUMNS = frozenset(column.key for column in inspect(Rollout).column_attrs if column.key not in PLACE)
 
 
@@ -92,9 +92,13 @@ def add_parts(session: WriteSession, parts: Sequence[NewPart]) -> None:
         place = {"batch_id": new.batch_id, "group_no": new.group_no}
         if new.prompt is not None:
             counted = prompt_groups.statistics([rollout.get("reward") for rollout in new.rollouts])
-            prompts.append(place | dict(new.prompt) | counted)
+            own = place | dict(new.prompt)
+            prompts.append(own | counted | {"text_checksum": text_checksums.of_prompt(own)})
         place["part"] = new.part
-        rows += [{**rollout, **place, "slot": slot} for slot, rollout in enumerate(new.rollouts)]
+        rows += [
+            {**rollout, **place, "slot": slot, "text_checksum": text_checksums.of_rollout(rollout)}
+            for slot, rollout in enumerate(new.rollouts)
+        ]
         stored += token_arrays.rows_of(new.batch_id, new.group_no, new.part, new.arrays)
     tables: tuple[tuple[type[Base], list[dict[str, Any]]], ...] = (
         (Prompt, prompts), (Rollout, rows), (TokenArray, stored),

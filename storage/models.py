@@ -9,7 +9,7 @@ Wide columns stand last in their table: SQLite reads a row from its start and ne
 
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from storage.base import Base, batch_key
@@ -151,6 +151,7 @@ class Prompt(Base):
     reward_max: Mapped[float | None]
     prompt: Mapped[str | None] = mapped_column(Verbatim)
     messages: Mapped[list[Any] | None]
+    text_checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class Rollout(Base):
@@ -193,6 +194,7 @@ class Rollout(Base):
     messages: Mapped[list[Any] | None]
     ground_truth: Mapped[str | None] = mapped_column(Verbatim)
     extra: Mapped[dict[str, Any] | None]
+    text_checksum: Mapped[int | None] = mapped_column(BigInteger)  # null: stored by an earlier version
 
 
 class TokenArray(Base):

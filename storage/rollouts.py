@@ -144,21 +144,31 @@ def columns(session: AnySession, batch_id: str) -> Columns:
 
 def pack(columns: Columns) -> bytes:
     """The columns as `PackedBatch` keeps them."""
-    flat: dict[str, NDArray[Any]] = {}
+    return packed.pack(flat(columns))
+
+
+def flat(columns: Columns) -> dict[str, NDArray[Any]]:
+    """The columns by name; those that are several by name as `name:key`."""
+    found: dict[str, NDArray[Any]] = {}
     for name in NAMES:
         value = getattr(columns, name)
-        flat |= {f"{name}:{key}": each for key, each in value.items()} if name in NAMED else {name: value}
-    return packed.pack(flat)
+        found |= {f"{name}:{key}": each for key, each in value.items()} if name in NAMED else {name: value}
+    return found
+
+
+def read_columns_flat(session: AnySession, batch_id: str) -> dict[str, NDArray[Any]]:
+    """`flat` of the light columns, from the batch's rows."""
+    return flat(read_columns(session, batch_id))
 
 
 def unpacked(data: bytes | None) -> Columns | None:
     """The columns that `pack` made bytes of; None where they were packed for other columns than these."""
-    flat = packed.kept(data)
-    if flat is None or {name.partition(":")[0] for name in flat} | set(NAMED) != set(NAMES):
+    found = packed.kept(data)
+    if found is None or {name.partition(":")[0] for name in found} | set(NAMED) != set(NAMES):
         return None
-    of: dict[str, Any] = {name: value for name, value in flat.items() if ":" not in name}
+    of: dict[str, Any] = {name: value for name, value in found.items() if ":" not in name}
     for name in NAMED:
-        of[name] = {key[len(name) + 1 :]: value for key, value in flat.items() if key.startswith(f"{name}:")}
+        of[name] = {key[len(name) + 1 :]: value for key, value in found.items() if key.startswith(f"{name}:")}
     return Columns(**of)
 
 

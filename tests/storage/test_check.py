@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
-from sqlalchemy import Engine, delete, update
+from sqlalchemy import Engine, delete, select, update
 
+from storage import estimates, rollouts
 from storage.check import verify
 from storage.database import read, write
-from storage.models import Batch, Rollout, TokenArray
-from tests.builders import make_batch
+from storage.models import Batch, EstimateRollout, PackedBatch, Prompt, Rollout, TokenArray
+from tests.builders import make_batch, make_estimate
 
 FIELDS: dict[str, list[Any]] = {"values": [[1.0], [2.0], [3.0]], "kl": [[0.5], None, [0.25]]}
 
@@ -49,6 +51,48 @@ def test_every_damaged_array_is_named(engine: Engine) -> None:
         for field in ("kl", "values")
         for group in (0, 1)
     ]
+
+
+@pytest.mark.parametrize(
+    ("model", "changed", "said"),
+    [
+        (Rollout, {"response": "another answer"}, "rollout {index}: a text is not what was written"),
+        (Rollout, {"response": None}, "rollout {index}: a text is not what was written"),
+        (Rollout, {"data_source": "x"}, "rollout {index}: a text is not what was written"),
+        (Prompt, {"group_id": "x"}, "prompt group {index}: a text is not what was written"),
+        (Rollout, {"reward": 0.25}, "the column reward of its rollouts is not what was written"),
+        (Rollout, {"reward": None}, "the column reward of its rollouts is not what was written"),
+        (EstimateRollout, {"advantage": 7.0}, "the column advantage of its rollouts is not what was written"),
+    ],
+)
+def test_a_changed_text_or_number_is_noticed(
+    engine: Engine, model: Any, changed: dict[str, Any], said: str
+) -> None:
+    columns = {"response": ["a", "b", "c"], "data_source": ["m", None, "m\ud800"]}
+    batch = make_batch(engine, [[1, 0], [1]], columns=columns)
+    numbers = np.array([0.5, -0.5, np.inf])
+    estimate = make_estimate(engine, batch.id, numbers.tolist())
+    with write(engine) as session:
+        light = rollouts.read_columns(session, batch.id)
+        session.merge(PackedBatch(batch_id=batch.id, data=rollouts.pack(light)))
+        stored = estimates.read_columns(session, estimate.id)
+        index = stored.pop("index")
+        estimates.pack(session, estimate.id, index, stored | {"advantage": numbers})
+    assert found(engine) == []
+    with write(engine) as session:
+        row = session.execute(select(model).limit(1)).scalar_one()
+        index = row.group_no if model is Prompt else row.index
+        for name, value in changed.items():
+            setattr(row, name, value)
+    told = found(engine)
+    assert any(said.format(index=index) in sentence for sentence in told), told
+
+
+def test_a_batch_of_an_earlier_version_has_no_checksum_of_its_texts(engine: Engine) -> None:
+    make_batch(engine, [[1, 0], [1]])
+    with write(engine) as session:
+        session.execute(update(Rollout).values(text_checksum=None, response="changed"))
+    assert found(engine) == []
 
 
 def test_a_missing_rollout_is_noticed(engine: Engine) -> None:
