@@ -89,6 +89,7 @@ def rollout_fields(columns: Columns) -> dict[str, torch.Tensor | None]:
         "bootstrap_value": number(columns.bootstrap_value),
         "truncated": flag(columns.truncated),
         "terminated": flag(columns.terminated),
+        "reward_nan": torch.from_numpy(nan) if (nan := columns.reward_nonfinite == "NaN").any() else None,
     }
 
 

@@ -34,6 +34,7 @@ ROLLOUT_FIELDS = (
     "rollout_id",
     "segment",
     "prompt_length",
+    "reward_nan",
 )
 
 
@@ -54,6 +55,7 @@ class Batch:
     index          `[B]` int64 place of the rollout in the file, or None: as they stand
     reward_baseline, bootstrap_value  `[B]` float64, NaN where not recorded, or None
     truncated, terminated             `[B]` bool, False where not recorded, or None
+    reward_nan     `[B]` bool: NaN in `scores` is the recorded reward, not a missing one; None: never
     components     reward function -> `[B]` float64, NaN where not applicable
     lengths_known  False where no token field was recorded: each rollout then stands as one unmasked token
     """
@@ -85,6 +87,7 @@ class Batch:
     rollout_id: Tensor | None = None
     segment: Tensor | None = None
     prompt_length: Tensor | None = None
+    reward_nan: Tensor | None = None
     tasks: tuple[str, ...] = ()
     #: What was worked out from mask and offsets and is kept with the batch, by name. `replace` starts afresh.
     derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -25,7 +25,7 @@ from typing import Annotated
 import torch
 
 from estimators.batch import Batch
-from estimators.centring import CentringParams, complete, see
+from estimators.centring import CentringParams, complete, not_overflown, see
 from estimators.estimator import Estimator, Raw
 from estimators.moments import of_values
 from estimators.parameters import About
@@ -41,7 +41,10 @@ def run(batch: Batch, params: BatchZParams, dtype: torch.dtype) -> Raw:
     """One advantage per rollout."""
     seen = see(batch, params, dtype)
     whole = of_values(seen.scores, seen.counted)
-    divisor = whole.variance(params.ddof) ** 0.5 + params.epsilon
+    if seen.spoilt is not None and bool(seen.spoilt.any()):
+        return complete(seen, torch.full_like(seen.scores, torch.nan), batch, params)
+    std = not_overflown(seen.scores.new_tensor([whole.variance(params.ddof) ** 0.5]), None)
+    divisor = float(std[0]) + params.epsilon
     scale = 1.0 / divisor if divisor > 0 else 0.0
     return complete(seen, (seen.scores - whole.mean) * scale, batch, params)
 

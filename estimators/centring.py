@@ -14,10 +14,15 @@ from estimators.groups import GroupStatistics, group_statistics
 from estimators.membership import MembershipParams, last_segments, members_of, of_last_segment
 from estimators.parameters import About
 from estimators.refused import Refused
-from estimators.rewards import rollout_scores
+from estimators.rewards import rollout_scores, spoilt
 from estimators.single import Rounding, by_size, single_statistics
 
-__all__ = ["CentringParams", "Seen", "by_size", "complete", "divided", "see", "settle"]
+__all__ = ["CentringParams", "Seen", "by_size", "complete", "divided", "not_overflown", "see", "settle"]
+
+_OVERFLOW = (
+    "The {} overflow: they are beyond what {} precision holds, and a framework makes 0 or NaN of them. "
+    "Rewards of that size are a fault of the reward function; clip or rescale them."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,13 @@ class CentringParams(MembershipParams):
         Literal["exclude", "vote"],
         About("rollouts without an unmasked token: left out of their group's statistics, or counted"),
     ] = "exclude"
+    nonfinite: Annotated[
+        Literal["leave_out", "spread"],
+        About(
+            "scores recorded as NaN or infinite: undefined and left out, or counted, so that they spoil what "
+            "the framework computes of them. A score that was not recorded is left out either way"
+        ),
+    ] = "leave_out"
     unscored: Annotated[
         Literal["nan", "zero"],
         About("advantage of a rollout without a score; it is in no statistics either way"),
@@ -54,6 +66,7 @@ class Seen:
     size     members of its group, several segments of one rollout counted once
     left     it is in no full group, and is taken as it is
     stats    of the counted scores, per group, in float64
+    spoilt   whether its group counts a score that is not finite; None: no group does
     rounding in whose order single precision adds up
     """
 
@@ -65,6 +78,7 @@ class Seen:
     left: Tensor | None
     stats: GroupStatistics
     rounding: Rounding
+    spoilt: Tensor | None = None
 
     @property
     def number(self) -> Tensor:
@@ -87,19 +101,46 @@ class Seen:
 
 def see(batch: Batch, params: CentringParams, dtype: torch.dtype, scores: Tensor | None = None) -> Seen:
     """The scores (or the given ones, `[B]`) and groups of the batch as the parameters want them."""
-    if scores is None:
-        scores = rollout_scores(batch, params)
-    scores = scores.to(dtype)
+    given = scores is not None
+    exact = rollout_scores(batch, params) if scores is None else scores
+    scores = exact.to(dtype)
     scored = torch.isfinite(scores)
+    whole = bool(scored.all())
+    if not whole and params.nonfinite == "spread":
+        scored = ~torch.isnan(scores)
+        if not given and params.unscored == "nan":
+            scored |= spoilt(batch, params)
     group, left = members_of(batch, params)
     counted = scored if params.fully_masked == "vote" else scored & batch.trained
     last = last_segments(batch, group, params)
     counted = counted if last is None else counted & last
     stats = group_statistics(scores, group, counted)
     members = stats.size if last is None else torch.bincount(group[last], minlength=stats.size.shape[0])
-    seen = Seen(scores, scored, counted, group, members[group], left, stats, params.rounding)
+    _within(scores, exact, stats)
+    odd = None if whole else counted & ~torch.isfinite(scores)
+    found = None
+    if odd is not None and bool(odd.any()):
+        stats, found = _with_odd(stats, scores, group, odd)
+    seen = Seen(scores, scored, counted, group, members[group], left, stats, params.rounding, found)
     _check_singletons(seen, params)
     return seen
+
+
+def _with_odd(
+    stats: GroupStatistics, scores: Tensor, group: Tensor, odd: Tensor
+) -> tuple[GroupStatistics, Tensor]:
+    """The statistics with the scores `odd` `[B]` bool that are not finite, and who has one in the group."""
+    number = torch.bincount(group[odd], minlength=stats.size.shape[0]).double()
+    # The sum is NaN, or infinite: so is the mean, and nothing is left of the spread.
+    mean = torch.zeros_like(stats.mean).index_add(0, group[odd], scores[odd].double())
+    some = number > 0
+    changed = replace(
+        stats,
+        scored=stats.scored + number,
+        mean=torch.where(some, mean, stats.mean),
+        m2=torch.where(some, torch.nan, stats.m2),
+    )
+    return changed, some[group]
 
 
 def _check_singletons(seen: Seen, params: CentringParams) -> None:
@@ -132,9 +173,33 @@ def complete(seen: Seen, advantages: Tensor, batch: Batch, params: CentringParam
     if params.advantage_clip_low is not None or params.advantage_clip_high is not None:
         advantages = advantages.clamp(params.advantage_clip_low, params.advantage_clip_high)
     advantages = torch.where(seen.scored, advantages, torch.nan if params.unscored == "nan" else 0.0)
+    if seen.spoilt is not None and params.unscored == "zero":
+        advantages = torch.nan_to_num(advantages, nan=0.0)  # As TRL: infinities become the greatest number.
     advantages = of_last_segment(advantages.to(seen.scores.dtype), batch, seen.group, params)
     raw = replace(with_kl(advantages, batch, params), all_vote=params.fully_masked == "vote")
+    if seen.spoilt is not None:
+        raw = replace(raw, spoilt=seen.scored & ~torch.isfinite(advantages))
     return replace(raw, apart=~seen.scored) if params.unscored == "zero" else raw
+
+
+def not_overflown(std: Tensor, spoilt: Tensor | None) -> Tensor:
+    """The spread, of any shape. Raises Refused where it is infinite though the scores are finite."""
+    beyond = torch.isinf(std) if spoilt is None else torch.isinf(std) & ~spoilt
+    if bool(beyond.any()):
+        raise Refused(_OVERFLOW.format("squares of the scores", _name(std.dtype)))
+    return std
+
+
+def _within(scores: Tensor, exact: Tensor, stats: GroupStatistics) -> None:
+    """Refuses scores that only their precision makes infinite, and finite ones whose sum is not."""
+    if scores.dtype != exact.dtype and bool((torch.isinf(scores) & torch.isfinite(exact)).any()):
+        raise Refused(_OVERFLOW.format("scores", _name(scores.dtype)))
+    if not bool(torch.isfinite(stats.mean).all()):
+        raise Refused(_OVERFLOW.format("sums of the scores", _name(scores.dtype)))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return "single" if dtype == torch.float32 else "double"
 
 
 def divided(centred: Tensor, divisor: Tensor) -> Tensor:

@@ -131,6 +131,10 @@ def _affine(
     voting = response_moments(raw) if setting.unit == "response" else None
     count, mean, m2 = voting or (moments.count, moments.mean, moments.m2)
     count = count if raw.apart is None else torch.where(raw.apart, 0.0, count)
+    if raw.spoilt is not None:
+        # Counted with a mean of NaN, so that the whole scope is NaN, as the framework's sum would be.
+        live = raw.spoilt if voting else raw.spoilt & batch.trained
+        count, mean = torch.where(live, 1.0, count), torch.where(live, torch.nan, mean)
     affine = rollout_affine(mean, m2, count, ids, setting, history, groups=batch.group, of_cells=cells)
     return affine if raw.apart is None else affine.leaving(raw.apart)
 

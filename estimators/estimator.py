@@ -23,7 +23,8 @@ class Raw:
     estimator's convention leaves there; NaN: undefined, because something it depends on was not recorded.
     Whitening neither looks at the rollouts `apart` `[B]` bool nor changes them. Where it counts every rollout
     once, `all_vote` says that those without an unmasked token count too: frameworks whiten one number per
-    rollout before they look at any mask.
+    rollout before they look at any mask. `spoilt` `[B]` bool: advantages that a recorded NaN or infinity left
+    without a number, and whitening with them.
     """
 
     advantages: Tensor
@@ -31,6 +32,7 @@ class Raw:
     returns: Tensor | None = None
     apart: Tensor | None = None
     all_vote: bool = False
+    spoilt: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,9 @@ def run(batch: Batch, params: GdpoParams, dtype: torch.dtype) -> Raw:
     )
     for name, weight in zip(names, _weights(names, params), strict=True):
         seen = see(batch, plain, dtype, batch.components[name])
-        total += weight * torch.where(seen.scored, standardised(seen, params), 0.0)
+        each = torch.where(seen.scored, standardised(seen, params), 0.0)
+        # TRL's sum over components leaves out what is NaN.
+        total += weight * (each.nan_to_num(0.0) if params.unscored == "zero" else each)
         scored |= seen.scored
     whole = see(batch, plain, dtype, torch.where(scored, total, torch.nan))
     found = complete(whole, total, batch, params)

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.centring import CentringParams, Seen, complete, divided, see, settle
+from estimators.centring import CentringParams, Seen, complete, divided, not_overflown, see, settle
 from estimators.estimator import Estimator, Raw
 from estimators.leave_one_out import mean_of_others, one_pass, std_of_others
 from estimators.moments import of_values
@@ -110,12 +110,16 @@ def standardised(seen: Seen, params: StandardParams) -> Tensor:
         baseline, std = _siblings(seen, params)
     else:
         baseline = _baseline(seen, params)
-        std = _spread(seen, baseline, params) if scaled else seen.scores
+        std = not_overflown(_spread(seen, baseline, params), seen.spoilt) if scaled else seen.scores
     if seen.left is not None:
         baseline = torch.where(seen.left, 0.0, baseline)
         std = torch.where(seen.left & (params.scale_rewards == "group"), 0.0, std)
     centred = seen.scores - baseline
     advantages = _scaled(centred, std, params) if scaled else centred
+    if scaled and seen.spoilt is not None and params.zero_std == "divide":
+        of_batch = params.scale_rewards == "batch"
+        reached = torch.ones_like(seen.spoilt) if of_batch else seen.spoilt
+        advantages = torch.where(reached, centred * torch.nan, advantages)
     by_group = params.use_leave_one_out_baseline or params.mean_level == "group"
     if not by_group and not (scaled and params.scale_rewards == "group"):
         return advantages  # Groups do not matter, nor whether a rollout is alone in its own.
@@ -151,6 +155,7 @@ def _mean_std(seen: Seen, params: StandardParams) -> tuple[Tensor, Tensor]:
     if params.statistics == "single":
         scores = seen.scores.float()
         found = single_statistics(scores, seen.group, seen.counted, params.ddof, "scattered")
+        not_overflown(scores, seen.spoilt)
         return found[0].to(seen.scores.dtype), found[1].to(seen.scores.dtype)
     return seen.mean, seen.std(params.ddof)
 

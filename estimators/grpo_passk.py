@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
+from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.centring import CentringParams, complete, divided, see, settle
+from estimators.centring import CentringParams, Seen, by_size, complete, divided, not_overflown, see, settle
 from estimators.estimator import Estimator, Raw
 from estimators.parameters import About
 
@@ -47,8 +48,26 @@ def run(batch: Batch, params: GrpoPasskParams, dtype: torch.dtype) -> Raw:
     second = lowest.scatter_reduce(0, seen.group, rest, "amax")[seen.group]
     ahead = torch.where(leads & (leaders == 1) & torch.isfinite(second), seen.scores - second, 0.0)
     if params.norm_adv_by_std_in_grpo:
-        ahead = divided(ahead, seen.std(1) + params.epsilon)
+        ahead = divided(ahead, not_overflown(seen.std(1), seen.spoilt) + params.epsilon)
+    if seen.spoilt is not None:
+        ahead = torch.where(seen.spoilt, _spoilt(seen, params), ahead)
     return complete(seen, settle(seen, ahead, seen.scores, params), batch, params)
+
+
+def _spoilt(seen: Seen, params: GrpoPasskParams) -> Tensor:
+    """Of groups with a score that is not finite, `[B]`: NaN is the best of all, and there is no std."""
+    found = torch.zeros_like(seen.scores)
+    assert seen.spoilt is not None
+    for members in by_size(seen.group, seen.counted & seen.spoilt):
+        rows = seen.scores[members]
+        if rows.shape[1] < 2:
+            continue
+        best, which = torch.topk(rows, 2, dim=1)
+        lead = best[:, 0] - best[:, 1]
+        found[members.gather(1, which[:, :1])[:, 0]] = (
+            lead * torch.nan if params.norm_adv_by_std_in_grpo else lead
+        )
+    return found
 
 
 ESTIMATOR = Estimator(

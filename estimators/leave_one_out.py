@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from estimators.centring import Seen, by_size
+from estimators.centring import Seen, by_size, not_overflown
 
 #: Squared deviations of the others below this share of the whole group's are rounding, and count as 0.
 ROUNDING = 1e-12
@@ -19,7 +19,7 @@ def mean_of_others(seen: Seen) -> Tensor:
 
 def std_of_others(seen: Seen) -> Tensor:
     """Std, ddof 1, of the other counted members, `[B]` float64; NaN where there are fewer than two."""
-    number, m2 = seen.number, seen.stats.m2[seen.group]
+    number, m2 = seen.number, not_overflown(seen.stats.m2, None)[seen.group]
     away = (seen.scores.double() - seen.stats.mean[seen.group]).square()
     squares = m2 - away * number / (number - 1).clamp(min=1.0)
     squares = torch.where(squares > ROUNDING * m2, squares, 0.0)

@@ -47,6 +47,9 @@ def run(batch: Batch, params: MaxrlParams, dtype: torch.dtype) -> Raw:
     if params.nonpositive_mean == "zero":
         usable &= seen.mean > 0
     advantages = torch.where(usable, (seen.scores - seen.mean) / divisor, 0.0)
+    if seen.spoilt is not None:
+        kept = (params.nonpositive_mean == "zero") & (seen.mean <= 0)
+        advantages = torch.where(seen.spoilt & ~kept, (seen.scores - seen.mean) / divisor, advantages)
     return complete(seen, settle(seen, advantages, seen.scores, params), batch, params)
 
 

@@ -95,12 +95,13 @@ def _merge(
     """On the CPU with numpy, whose calls take half as long as torch's; elsewhere with torch."""
     if mean.device.type == "cpu":
         arrays = None if spread is None else (spread[0].numpy(), spread[1].numpy())
-        found = _two_passes(
-            mean.numpy(),
-            scope.numpy(),
-            arrays,
-            lambda of, x=None: np.bincount(of, x, scopes).astype(np.float64, copy=False),
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # Who uses them says that they overflow.
+            found = _two_passes(
+                mean.numpy(),
+                scope.numpy(),
+                arrays,
+                lambda of, x=None: np.bincount(of, x, scopes).astype(np.float64, copy=False),
+            )
         count, centre, m2 = (torch.from_numpy(part) for part in found)
         return count, centre, m2
     none, ones = mean.new_zeros(scopes), torch.ones_like(mean)

@@ -37,8 +37,9 @@ def run(batch: Batch, params: OpoParams, dtype: torch.dtype) -> Raw:
     """One advantage per rollout."""
     seen = see(batch, params, dtype)
     weight = torch.where(seen.counted, batch.unmasked, 0).double()
-    if dtype == torch.float32:
-        return complete(seen, settle(seen, _single(seen, weight.float()), seen.scores, params), batch, params)
+    if dtype == torch.float32 or seen.spoilt is not None:
+        advantages = _plain(seen, weight.to(dtype))
+        return complete(seen, settle(seen, advantages, seen.scores, params), batch, params)
     # From the group's mean: a constant group then has advantages that are exactly 0.
     mean = seen.stats.mean[seen.group]
     away = torch.where(seen.counted, seen.scores.double() - mean, 0.0)
@@ -49,8 +50,8 @@ def run(batch: Batch, params: OpoParams, dtype: torch.dtype) -> Raw:
     return complete(seen, settle(seen, advantages, seen.scores, params), batch, params)
 
 
-def _single(seen: Seen, weight: Tensor) -> Tensor:
-    """As verl sums up each group in single precision."""
+def _plain(seen: Seen, weight: Tensor) -> Tensor:
+    """As verl sums up each group, in the precision of the scores."""
     weighted = weight * torch.where(seen.counted, seen.scores, 0.0)
     total, length = (
         sum_of_group(part, seen.group, seen.counted, seen.rounding) for part in (weighted, weight)

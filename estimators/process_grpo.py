@@ -86,7 +86,13 @@ def _group_moments(rewards: Tensor, steps: Batch, group: Tensor) -> tuple[Tensor
     """Count, mean and squared deviations of the finite rewards of each group's steps."""
     moments = token_moments(rewards, steps, extremes=False)
     groups = int(group.max()) + 1 if group.numel() else 0
-    return by_scope(moments.mean, moments.m2, moments.count, group, groups)
+    found = by_scope(moments.mean, moments.m2, moments.count, group, groups)
+    if bool(torch.isinf(found[2]).any()):
+        raise Refused(
+            "The squares of the step rewards overflow: their spread is beyond what double precision holds. "
+            "Such rewards are a fault of the reward function; clip or rescale them."
+        )
+    return found
 
 
 def step_rewards(batch: Batch, params: ScoreParams, dtype: torch.dtype) -> Tensor:

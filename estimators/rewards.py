@@ -148,6 +148,16 @@ def _recorded_scores(batch: Batch, params: ScoreParams) -> Tensor:
     return torch.where(absent, batch.scores.double(), sums)
 
 
+def spoilt(batch: Batch, params: ScoreParams) -> Tensor:
+    """Rollouts whose score is NaN because NaN was recorded, as the reward or on a token; `[B]` bool."""
+    none = torch.zeros(batch.rollouts, dtype=torch.bool, device=batch.scores.device)
+    tokens = recorded_token_rewards(batch, params.beta != 0)
+    if params.score == "reward" or tokens is None or params.reward_weights is not None:
+        return none if batch.reward_nan is None else batch.reward_nan
+    own = ~_absent(tokens, batch) & (batch.lengths > 0)
+    return own if batch.reward_nan is None else own | batch.reward_nan
+
+
 def _absent(tokens: Tensor, batch: Batch) -> Tensor:
     """Rollouts all of whose token rewards are NaN: the field was not recorded for them. `[B]` bool."""
     missing = torch.isnan(tokens) if bool(torch.isnan(tokens.sum())) else None

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.centring import CentringParams, Seen, complete, divided, see
+from estimators.centring import CentringParams, Seen, complete, divided, not_overflown, see
 from estimators.estimator import Estimator, Raw, State
 from estimators.moments import Moments, values_by_scope
 from estimators.parameters import About
@@ -62,6 +62,7 @@ def run(batch: Batch, params: RunningParams, dtype: torch.dtype, state: State | 
     numbers = [after.get(name, Moments()) for name in names]
     mean = seen.scores.new_tensor([one.mean for one in numbers])[tasks]
     std = seen.scores.new_tensor([one.variance(params.ddof) ** 0.5 for one in numbers])[tasks]
+    not_overflown(std, None)
     return complete(seen, divided(seen.scores - mean, std + params.epsilon), batch, params)
 
 

@@ -6,6 +6,7 @@ A scope needs only counts, means and squared deviations, so those of rollouts me
 task, a rank, a batch or a whole run (`moments`): another scope can be tried without going back to the tokens.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -161,10 +162,14 @@ def rollout_affine(
         if whole.count <= setting.ddof and setting.too_few == "skip":
             return Affine(mean.new_zeros(1), mean.new_ones(1), mean.new_zeros(1))
         _enough(whole, setting)
+        _within(setting, whole.m2, whole.mean)
         count, mean, m2 = (mean.new_full((1,), part) for part in (whole.count, whole.mean, whole.m2))
         return affine_of(count, mean, m2, setting)
     scopes = int(ids.max()) + 1 if ids.numel() else 1
-    affine = affine_of(*by_scope(mean, m2, count, ids, scopes), setting)
+    total, centre, squares = by_scope(mean, m2, count, ids, scopes)
+    spoilt = torch.isnan(centre)
+    _within(setting, float(squares[~spoilt].sum()), 0.0)
+    affine = affine_of(total, centre, squares, setting)
     return Affine(affine.centre[ids], affine.factor[ids], affine.back[ids])
 
 
@@ -192,6 +197,15 @@ def _around_other_means(
     # All of the spread is around 0 now: `affine_of` only has to divide.
     factor = affine_of(total, torch.zeros_like(total), squares, setting).factor[scope]
     return Affine(centre, factor, torch.zeros_like(centre) if setting.shift_mean else centre)
+
+
+def _within(setting: Whitening, squares: float, mean: float) -> None:
+    """Refuses where the squares overflow, but not where the mean is not finite: that was recorded so."""
+    if setting.scale and math.isfinite(mean) and squares == math.inf:
+        raise Refused(
+            "The squares of the advantages overflow: their spread is beyond what double precision holds. "
+            "Clip or rescale what they come from, or ask for the scope none."
+        )
 
 
 def _enough(whole: Moments, setting: Whitening) -> None:

@@ -44,8 +44,9 @@ def check(view: View) -> dict[str, Any] | None:
         "group NaN; one in a whitened batch makes the whole step NaN, also on a masked token, as NaN × 0 is "
         "NaN. A missing reward read as 0 becomes a failure that nobody observed.",
         remedy="Find the first such value (a scorer that timed out, log of 0, division by an empty count); "
-        "leave unscored rollouts out of the group's statistics. Vantage does so and shows them as not "
-        "scored.",
+        "leave unscored rollouts out of the group's statistics. Vantage leaves out those without a recorded "
+        "reward and shows them as not scored; a recorded NaN or infinity it computes on as the convention's "
+        "framework does, and does not repair.",
         evidence={
             "unscored_rollouts": int(missing.sum()),
             "nonfinite_rewards": {kind: n for kind, n in kinds_of_reward.items() if n},

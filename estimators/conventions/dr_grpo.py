@@ -8,7 +8,7 @@ from estimators.conventions.keys import CHOSEN
 from estimators.dr_grpo import DrGrpoParams
 from estimators.whitening import Whitening
 
-_VOTE: dict[str, Any] = {"fully_masked": "vote"}
+_VOTE: dict[str, Any] = {"fully_masked": "vote", "nonfinite": "spread"}
 
 
 def _dr_grpo(framework: str, version: str, params: DrGrpoParams, note: str, aliases: keys.Keys) -> Convention:

@@ -9,11 +9,11 @@ from estimators.grpo import GrpoParams
 from estimators.whitening import Whitening
 
 #: Fully masked rollouts stand in the statistics of every framework.
-_VOTE: dict[str, Any] = {"fully_masked": "vote"}
+_VOTE: dict[str, Any] = {"fully_masked": "vote", "nonfinite": "spread"}
 _TRL: dict[str, Any] = {
     **_VOTE, "singleton": "zero", "unscored": "zero", "score": "reward", "rounding": "nan"
 }  # fmt: skip
-_VERL = GrpoParams(singleton="raw", fully_masked="vote", segments="last")
+_VERL = GrpoParams(singleton="raw", segments="last", **_VOTE)
 _AREAL = GrpoParams(epsilon=1e-5, std_around="baseline", incomplete="raw", score="reward", **_VOTE)
 
 

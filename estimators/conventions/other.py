@@ -11,7 +11,9 @@ from estimators.conventions.keys import CHOSEN, WHITEN
 from estimators.reinforce_plus_plus_baseline import ReinforcePlusPlusBaselineParams
 from estimators.whitening import W_POP, W_VERL, Whitening
 
-_VOTE: dict[str, Any] = {"fully_masked": "vote"}
+_VOTE: dict[str, Any] = {"fully_masked": "vote", "nonfinite": "spread"}
+#: A running mean keeps what it was given: one NaN would spoil all later steps.
+_FINITE: dict[str, Any] = {"fully_masked": "vote"}
 _VERL: keys.Keys = {"adv_estimator": CHOSEN}
 _NO_EPSILON: keys.Keys = {**_VERL, "epsilon": CHOSEN}
 
@@ -202,7 +204,7 @@ OTHER = (
     Convention(
         "running/roll",
         "running",
-        running.RunningParams(domains="refuse", score="reward", **_VOTE),
+        running.RunningParams(domains="refuse", score="reward", **_FINITE),
         Whitening(),
         "roll",
         "0.3.0",
@@ -213,7 +215,7 @@ OTHER = (
     Convention(
         "rae/prime-rl",
         "rae",
-        rae.RaeParams(segments="last", **_VOTE),
+        rae.RaeParams(segments="last", **_FINITE),
         Whitening(),
         "prime-rl",
         "0.8.0",

@@ -8,7 +8,7 @@ from estimators.conventions.keys import CHOSEN
 from estimators.rloo import RlooParams
 from estimators.whitening import Whitening
 
-_VOTE: dict[str, Any] = {"fully_masked": "vote"}
+_VOTE: dict[str, Any] = {"fully_masked": "vote", "nonfinite": "spread"}
 #: TRL's z-score over responses, off unless `normalize_advantages` is given.
 _RESPONSES = Whitening("none", unit="response", eps=1e-4, eps_placement="added", too_few="skip")
 

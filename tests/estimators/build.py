@@ -57,7 +57,7 @@ def _column(name: str, given: Sequence[Any]) -> Tensor:
     """A field of the rollouts as the batch has it."""
     if name in ("reward_baseline", "bootstrap_value"):
         return _numbers(given)
-    if name in ("truncated", "terminated"):
+    if name in ("truncated", "terminated", "reward_nan"):
         return torch.tensor([bool(value) for value in given])
     if name in ("index", "segment", "prompt_length"):
         return torch.tensor(given, dtype=torch.int64)
