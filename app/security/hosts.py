@@ -39,7 +39,10 @@ def refusal(request: Request, settings: Settings) -> AppError | None:
     """Why this request may not be answered, or None."""
     if "\x00" in request.url.path or b"%00" in request.scope.get("query_string", b""):
         return BadRequest("The address holds a NUL character. Leave it out: no name or id here has one.")
-    host = request.headers.get("host", "")
+    hosts = request.headers.getlist("host")
+    if len(hosts) > 1:
+        return BadRequest("The request has several Host headers. Send one.")
+    host = hosts[0] if hosts else ""
     if not host_allowed(host, settings):
         names = ", ".join((*LOOPBACK, *settings.allowed_hosts))
         return Forbidden(
@@ -112,6 +115,8 @@ def same_origin(origin: str, host: str) -> bool:
     """True if an Origin header names the server that the Host header names. The scheme may differ: a proxy
     ends TLS."""
     try:
+        if "@" in origin:  # an origin has no user name; only forged ones do
+            return False
         parts = urlsplit(origin)
         own = urlsplit(f"//{host}")
         standard = {"http": 80, "https": 443}.get(parts.scheme)

@@ -120,6 +120,13 @@ def test_nul_characters_are_refused() -> None:
         assert error is not None and error.status == 400
 
 
+def test_a_second_host_header_is_refused() -> None:
+    sent = request(host="127.0.0.1:8000")
+    sent.scope["headers"].append((b"host", b"evil.example"))
+    error = refusal(sent, LOCAL)
+    assert error is not None and error.status == 400 and "several Host headers" in error.detail
+
+
 @pytest.mark.parametrize(
     ("origin", "host", "same"),
     [
@@ -130,6 +137,7 @@ def test_nul_characters_are_refused() -> None:
         ("http://127.0.0.1:8000", "localhost:8000", False),
         ("http://[::1]:8000", "[::1]:8000", True),
         ("http://localhost:port", "localhost", False),
+        ("http://x@localhost:8000", "localhost:8000", False),
     ],
 )
 def test_same_origin(origin: str, host: str, same: bool) -> None:

@@ -68,7 +68,7 @@ def test_every_damaged_array_is_named(engine: Engine) -> None:
 def test_a_changed_text_or_number_is_noticed(
     engine: Engine, model: Any, changed: dict[str, Any], said: str
 ) -> None:
-    columns = {"response": ["a", "b", "c"], "data_source": ["m", None, "m\ud800"]}
+    columns: dict[str, Any] = {"response": ["a", "b", "c"], "data_source": ["m", None, "m\ud800"]}
     batch = make_batch(engine, [[1, 0], [1]], columns=columns)
     numbers = np.array([0.5, -0.5, np.inf])
     estimate = make_estimate(engine, batch.id, numbers.tolist())
