@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.errors import TooLarge
 from app.ingest.record import Header, Item, Problem, Rollout
 from app.rows import CANONICAL, arrays_of, kind_of, present, row_of, weight
 from storage.ids import derived_id
@@ -113,10 +114,13 @@ class Shelf:
 
 
 class Intake:
-    """Fills groups until memory asks for a flush. Feed it with `take`, end it with `end`."""
+    """Fills groups until memory asks for a flush. Feed it with `take`, end it with `end`.
 
-    def __init__(self, upload_id: str, request: dict[str, Any], plan: Plan) -> None:
-        self.upload_id, self.request, self.plan = upload_id, request, plan
+    `take` raises TooLarge where the upload has more than `most` batches.
+    """
+
+    def __init__(self, upload_id: str, request: dict[str, Any], plan: Plan, most: int = 1 << 30) -> None:
+        self.upload_id, self.request, self.plan, self.most = upload_id, request, plan, most
         self.shelves: dict[BatchKey, Shelf] = {}
         self.header = Header()
         self.bytes = 0
@@ -170,6 +174,12 @@ class Intake:
         key = (run, rollout.step, rollout.split)
         shelf = self.shelves.get(key)
         if shelf is None:
+            if len(self.shelves) >= self.most:
+                raise TooLarge(
+                    f"The upload has more batches (runs, steps and splits) than {self.most:,} "
+                    "(VANTAGE_MAX_BATCHES). Nothing of it was kept. Send it in parts, or give it one run, "
+                    "step or split with run=, step= and split=."
+                )
             id = derived_id(self.upload_id, *key)
             kept = dict(self.header.raw)
             shelf = Shelf(id, run, rollout.step, rollout.split, self.header.format or "unknown", kept)

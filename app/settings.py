@@ -70,6 +70,8 @@ class Settings(BaseSettings):
         default=200, description="Largest decompressed size over compressed size."
     )
     max_rows: int = Field(default=1_000_000, description="Most rows of one upload.")
+    max_batches: int = Field(default=5_000, description="Most batches (run, step and split) of one upload.")
+    max_fields: int = Field(default=10_000, description="Most fields of one row that have no known name.")
     max_line_bytes: int = Field(default=256 << 20, description="Longest line of a JSONL file, in bytes.")
     max_depth: int = Field(default=64, description="Deepest nesting of a JSON row.")
     max_tokens_per_rollout: int = Field(default=4_194_304, description="Most tokens of one response.")

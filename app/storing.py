@@ -51,7 +51,8 @@ def run_ingest(task: Task, upload_id: str) -> None:
         plan = task.commit(lambda session: begin(session, task, upload, first))
         if plan["duplicate_of"] is not None:
             return
-        intake = Intake(upload.id, upload.request, Plan(plan["buffer_bytes"], plan["chunk_bytes"]))
+        sizes = Plan(plan["buffer_bytes"], plan["chunk_bytes"])
+        intake = Intake(upload.id, upload.request, sizes, task.settings.max_batches)
         decoder = remembered.decoder_of(task, plan["tokenizer"])
         whole = chain(first, items) if decoder is None else decoder.over(chain(first, items))
         scale = upload.bytes / reading.total if reading.total else 1.0

@@ -70,10 +70,14 @@ def sqlite_engine(sqlite_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def empty_url(postgres_url: str) -> Iterator[str]:
-    """A PostgreSQL database without a table."""
-    with psycopg.connect(postgres_url.format(name="postgres"), autocommit=True) as connection:
-        connection.execute("CREATE DATABASE empty")
-        try:
-            yield postgres_url.format(name="empty")
-        finally:
-            connection.execute("DROP DATABASE empty WITH (FORCE)")
+    """A PostgreSQL database without a table; the server may be restarted meanwhile."""
+    run_by_admin(postgres_url, "CREATE DATABASE empty")
+    try:
+        yield postgres_url.format(name="empty")
+    finally:
+        run_by_admin(postgres_url, "DROP DATABASE empty WITH (FORCE)")
+
+
+def run_by_admin(url: str, statement: str) -> None:
+    with psycopg.connect(url.format(name="postgres"), autocommit=True) as connection:
+        connection.execute(statement.encode())

@@ -10,6 +10,11 @@ from app.inert.values import Items, Made, Refused
 
 DEEPEST = 100_000
 MAX_LONG = 64  # bytes of a whole number
+TWO_64 = 1 << 64
+#: What may be a key of a dict.
+KEYS = (str, int, float, bytes, type(None), tuple)
+#: Members of a dict or set whose hashes whoever wrote the file may have chosen.
+MOST_CHOSEN = 10_000
 
 
 def read(data: memoryview, maker: Maker) -> tuple[Any, int]:
@@ -133,15 +138,37 @@ def _set_items(machine: Machine) -> None:
 
 def _put_pairs(machine: Machine, items: list[Any]) -> None:
     target = _target(machine, dict)
-    for key in items[::2]:
-        if not isinstance(key, (str, int, float, bytes, type(None), tuple)):
-            raise Refused("a key of a dict in it is no text or number", "pickle")
+    keys = items[::2]
+    if not all(isinstance(key, KEYS) for key in keys):
+        raise Refused("a key of a dict in it is no text or number", "pickle")
+    _check_hashes(keys, len(target))
     target.update(zip(items[::2], items[1::2], strict=True))
 
 
+def _check_hashes(keys: list[Any], held: int) -> None:
+    """Refuse very many keys that may all have one hash: each would be compared with all before it.
+
+    Hashes of texts and bytes cannot be chosen, and of whole numbers in 64 bits a few share one at most.
+    """
+    chosen = sum(isinstance(key, tuple) or _is_large(key) for key in keys)
+    if chosen and held + len(keys) > MOST_CHOSEN:
+        raise Refused("it has too many keys that are tuples or very large numbers", "pickle")
+
+
+def _is_large(key: Any) -> bool:
+    return isinstance(key, (int, float)) and not -TWO_64 < key < TWO_64  # NaN, too
+
+
 def _add_items(machine: Machine) -> None:
+    items, target = machine.pop_mark(), _target(machine, set)
+    _check_hashes(items, len(target))
+    target.update(items)
+
+
+def _frozen(machine: Machine) -> None:
     items = machine.pop_mark()
-    _target(machine, set).update(items)
+    _check_hashes(items, 0)
+    machine.push(frozenset(items))
 
 
 def _put(machine: Machine, index: int) -> None:
@@ -208,7 +235,7 @@ STEPS: dict[int, Step] = {ord(key): step for key, step in {
     "\x85": lambda m: m.pop_tuple(1), "\x86": lambda m: m.pop_tuple(2), "\x87": lambda m: m.pop_tuple(3),
     "]": lambda m: m.push(Items()), "l": lambda m: m.push(Items(m.pop_mark())), "a": _append, "e": _appends,
     "}": lambda m: m.push({}), "d": lambda m: _dict(m), "s": _set_item, "u": _set_items,
-    "\x8f": lambda m: m.push(set()), "\x90": _add_items, "\x91": lambda m: m.push(frozenset(m.pop_mark())),
+    "\x8f": lambda m: m.push(set()), "\x90": _add_items, "\x91": _frozen,
     "p": lambda m: _put(m, int(m.line())), "q": _sized(1, _put), "r": _sized(4, _put),
     "\x94": lambda m: _put(m, len(m.memo)), "g": lambda m: m.push(m.memo[int(m.line())]),
     "h": _sized(1, _push_get), "j": _sized(4, _push_get), "c": _global, "\x93": _stack_global, "R": _reduce,

@@ -22,6 +22,9 @@ INT_LISTS = frozenset(("response_ids", "response_mask", PROMPT_FIELD))
 FLOAT_LISTS = frozenset(TOKEN_FIELDS) - INT_LISTS
 LISTS = {name: "i" for name in INT_LISTS} | {name: "d" for name in FLOAT_LISTS}
 
+#: So many values are looked up by name.
+FEW_KEYS = 128
+
 #: A "[" that may open a list inside a list: after "[" or ",", with up to one space, or after two spaces.
 _NESTED = re.compile(rb"\[(?:(?<=[\[,]\[)|(?<=[\[,\s]\s\[))")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -93,7 +96,7 @@ def _fast(parser: simdjson.Parser, line: bytes, depth: int, lists: Mapping[str, 
     keys = list(document.keys())
     if len(set(keys)) != len(keys) or "\0" in "".join(keys):
         raise ValueError("keys that cannot be looked up by name")
-    values: list[Any] = [document[key] for key in keys]
+    values = _values(document, keys, lists)
     # As many brackets as lists at the top level: no list stands in a list, wherever the others stand.
     flat = line.count(b"[") == sum(type(value) is simdjson.Array for value in values)
     check = not flat and _may_nest(line)
@@ -107,6 +110,15 @@ def _fast(parser: simdjson.Parser, line: bytes, depth: int, lists: Mapping[str, 
             raise TooDeep
         fields[key] = value
     return Row(fields)
+
+
+def _values(document: Any, keys: list[str], lists: Mapping[str, str]) -> list[Any]:
+    """The values in the order of the keys. Each look-up by name begins at the first key, so of an object with
+    very many keys only lists of numbers are looked up; its other values are Python's at once."""
+    if len(keys) <= FEW_KEYS:
+        return [document[key] for key in keys]
+    plain = document.as_dict()
+    return [document[key] if key in lists else plain[key] for key in keys]
 
 
 def _may_nest(line: bytes) -> bool:

@@ -16,6 +16,7 @@ from app.ingest.formats import FORMATS
 from app.ingest.groups import Groups
 from app.ingest.joins import Joins
 from app.ingest.jsonable import without_arrays
+from app.ingest.limits import over
 from app.ingest.mapping import Asked, Remembered
 from app.ingest.notes import Notes
 from app.ingest.options import Options
@@ -213,13 +214,10 @@ class _Pipeline:
         """The row as it goes on; why it does not; or None where it waits for the row that it completes."""
         rollout.file = self._name
         without_arrays(rollout.extra)
-        if (rollout.length or 0) > self.settings.max_tokens_per_rollout:
+        refused = over(rollout, self.settings)
+        if refused is not None:
             self._count()
-            limit = f"{self.settings.max_tokens_per_rollout:,} (VANTAGE_MAX_TOKENS_PER_ROLLOUT)"
-            message = (
-                f"row {rollout.row}: {rollout.length:,} tokens, more than {limit}; the row was not taken"
-            )
-            return Problem(message, "too_many_tokens", "error", rollout.row)
+            return refused
         self._say_place(rollout, notes)
         if side:
             waits = self._joins.put(found.name, rollout)

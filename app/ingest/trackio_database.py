@@ -5,6 +5,7 @@ are in a table of their own. Numbers that are not finite were written as the tex
 """
 
 import sqlite3
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,15 +70,23 @@ def _runs(
     kinds = [("metrics", reader.metrics)]
     if held.get("traces", frozenset()) >= TRACES:
         kinds.append(("traces", reader.trace))
-    names = connection.execute("SELECT DISTINCT run_name FROM metrics").fetchall()
-    for name in [row[0] for row in names]:
-        run = _text(name)
-        yield Header(run=run, raw={"framework": "trackio"})
+    places = {table: _places(connection, table) for table, _ in kinds}
+    for name in places["metrics"]:
+        yield Header(run=_text(name), raw={"framework": "trackio"})
         for table, convert in kinds:
             columns = sorted(held[table] & (METRICS | TRACES | {"id", "trace_index"}))
-            query = f"SELECT {', '.join(columns)} FROM {table} WHERE run_name = ? ORDER BY rowid"
-            for values in connection.execute(query, (run,)):
-                yield from convert(dict(zip(columns, values, strict=True)))
+            query = f"SELECT {', '.join(columns)} FROM {table} WHERE rowid = ?"
+            for place in places[table].get(name, ()):
+                for values in connection.execute(query, (place,)):
+                    yield from convert(dict(zip(columns, values, strict=True)))
+
+
+def _places(connection: sqlite3.Connection, table: str) -> dict[Any, "array[int]"]:
+    """The records of each run, in the order of the table: found in one pass, however many runs there are."""
+    found: dict[Any, array[int]] = {}
+    for place, name in connection.execute(f"SELECT rowid, run_name FROM {table} ORDER BY rowid"):
+        found.setdefault(name, array("q")).append(place)
+    return found
 
 
 def _text(value: Any) -> str | None:
