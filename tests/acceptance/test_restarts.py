@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Engine, make_url
+from sqlalchemy import Engine, make_url, select
 
 from storage.database import read
 from storage.models import Estimate, Upload
@@ -59,7 +59,7 @@ def batches_of(client: httpx.Client, upload_id: str) -> list[dict[str, Any]]:
 
 def rows_in(engine: Engine, model: type[Upload] | type[Estimate], *states: str) -> list[str]:
     with read(engine) as session:
-        return [row.id for row in session.query(model).all() if row.state in states]
+        return [str(id) for id in session.scalars(select(model.id).where(model.state.in_(states)))]
 
 
 def test_restarts_of_the_database_fail_no_job_and_leave_none(

@@ -65,7 +65,8 @@ def test_an_upload_of_more_batches_than_are_taken_is_refused(tmp_path: Path) -> 
     path.write_text("".join(json.dumps(ROW | {"step": step}) + "\n" for step in range(11)))
     intake = Intake("u", {"default_run": "r"}, Plan(1 << 20, 1 << 20), 10)
     outcome = read(path, settings=Settings())
-    for item in (Header(), *outcome.rollouts[:10]):
-        list(intake.take(item))
+    list(intake.take(Header()))
+    for rollout in outcome.rollouts[:10]:
+        list(intake.take(rollout))
     with pytest.raises(TooLarge, match=r"more batches \(runs, steps and splits\) than 10"):
         list(intake.take(outcome.rollouts[10]))
