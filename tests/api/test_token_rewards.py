@@ -60,6 +60,13 @@ def test_a_gap_in_one_turn_is_named_with_the_turn(service: Service) -> None:
     assert "turn 3" in said["title"] and "tokens 10 to 13" in said["title"]
 
 
+def test_placeholders_at_the_end_of_responses_are_said(service: Service) -> None:
+    content = (WRONG / "log-probs-zero-at-the-end.jsonl").read_bytes()
+    found = findings(service, service.upload(content)["batches"][0]["id"])
+    said = found["placeholder_log_probs"]
+    assert set(said["evidence"]) == {"old_log_probs", "ref_log_probs"} and said["rollouts_total"] == 8
+
+
 def test_the_figure_of_rewards_is_drawn(service: Service, batch: str) -> None:
     figure = service.get(f"/batches/{batch}/figures/reward_histogram")
     assert sum(map(sum, (trace["y"] for trace in figure["data"] if "y" in trace))) == len(sums())

@@ -129,6 +129,17 @@ def one_or_both() -> list[Row]:
     return rows
 
 
+def ratios(gap: Any, ended: bool = False) -> list[Row]:
+    """The sampler's log-probs are lower by `gap`; the trainer's are 0 at the end, if `ended`."""
+    rows = rewarded(MIXED)
+    random = np.random.default_rng(5)
+    for i, row in enumerate(rows):
+        old = -random.exponential(0.5, 4) - 0.2
+        row["rollout_log_probs"] = (old + random.normal(0, 0.01, 4) - gap(i)).tolist()
+        row["old_log_probs"] = [*old[:3].tolist(), 0.0] if ended else old.tolist()
+    return rows
+
+
 OWN: dict[str, Example] = {
     "positive_log_probs": ({}, log_probs([0.5, 1.0, 0.25, 2.0])),
     "log_prob_offset": ({}, log_probs([-1.0, -2.0, -0.5, -3.0], [-1.7, -2.7, -1.2, -3.7])),
@@ -163,6 +174,8 @@ OWN: dict[str, Example] = {
         rewarded(MIXED),
     ),
     "component_scale_lost": ({"framework": "verl", "adv_estimator": "grpo"}, one_or_both()),
+    "log_ratio_outliers": ({}, ratios(lambda i: np.array([0.0, 0.0, 0.0, 4.0 if i == 5 else 0.0]))),
+    "placeholder_log_probs": ({}, ratios(lambda i: np.zeros(4), ended=True)),
     "log_prob_gap_in_turn": ({}, turns_apart()),
     "reward_sum_mismatch": ({}, left_out()),
     "missing_shards": ({}, rewarded(MIXED, rank=lambda i: (0, 1, 3)[i % 3])),
