@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from app.attempts import RECONCILIATION, Attempts
 from app.configured import Configured, configured, merged, takes
 from app.errors import Unprocessable
-from app.tensors import Loaded, load, prompt_keys, spread, tensor
+from app.tensors import Loaded, group_numbers, load, prompt_keys, spread, tensor
 from estimators import CONVENTIONS, TOKEN_FIELDS, Request, missing
 from estimators.reconcile import Hints, Reconciliation, Recorded, TooLong, reconcile
 from estimators.retrace import retraced
@@ -123,6 +123,7 @@ def _hints(
         convention=said.convention,
         framework=said.framework,
         foreign=bool(said.unknown_framework or said.unknown_estimator or said.not_understood),
+        group=_on(_configured_groups(session, batch_id, batch, said), batch),
         prompt=_on(prompt_numbers(session, batch_id, batch), batch),
         padding=_on(padding(session, batch_id, header, batch), batch),
     )
@@ -135,6 +136,20 @@ def without_sizes(params: Mapping[str, Any], group: torch.Tensor) -> dict[str, A
     if not isinstance(size, int) or not bool((torch.bincount(group) == size).all()):
         return dict(params)
     return {name: value for name, value in params.items() if name not in ("group_size", "group_count")}
+
+
+def _configured_groups(
+    session: AnySession, batch_id: str, batch: Loaded, said: Configured
+) -> NDArray[np.int64] | None:
+    """A number per rollout `[B]`, equal in a group as the configured convention groups; None where that is as
+    recorded, or cannot be told."""
+    grouping = CONVENTIONS[said.convention].grouping if said.convention else "group_id"
+    if grouping == "group_id":
+        return None
+    try:
+        return group_numbers(session, batch_id, batch.columns, grouping)
+    except Unprocessable:
+        return None
 
 
 def nothing(header: Mapping[str, Any], format: str, asked: Mapping[str, Any]) -> dict[str, Any]:

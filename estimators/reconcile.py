@@ -16,12 +16,13 @@ from estimators.mistakes import MISTAKES
 from estimators.reconcile_configured import as_configured, equals
 from estimators.reconcile_formulas import formulas
 from estimators.reconcile_found import Found
+from estimators.reconcile_options import as_option
 from estimators.reconcile_probes import same_formula, telling
 from estimators.reconcile_proof import Proof, constants, fitted, name_of, proved
 from estimators.reconcile_recorded import View
 from estimators.reconcile_search import Search
 from estimators.reconcile_stages import right, wrong
-from estimators.reconcile_words import candidate, nothing, summary
+from estimators.reconcile_words import candidate, nothing, summary, unexplained
 from estimators.reconciliation import Candidate, Hints, Level, Reconciliation, Recorded, TooLong, Verdict
 
 __all__ = ["Candidate", "Hints", "Reconciliation", "Recorded", "TooLong", "Verdict", "reconcile"]
@@ -83,8 +84,10 @@ def _matched(search: Search, wrong: bool = False) -> list[Found]:
 
 
 def _answer(search: Search) -> Reconciliation:
-    rights, every, proof = _matched(search), _matched(search, wrong=True), Proof(search)
-    every = [each for each in every if proof.supported(each)]
+    proof = Proof(search)
+    every = [each for each in _matched(search, wrong=True) if proof.supported(each)]
+    every = [as_option(each, search.hints) for each in every]
+    rights = [each for each in every if each.label is None]
     if rights and _beaten(search, rights, every):
         rights = []
     # A constant that was fitted explains less than a mistake that fits without one.
@@ -99,6 +102,9 @@ def _answer(search: Search) -> Reconciliation:
     candidates = [candidate(each, search, True, _same_as(each, top), proved(search, each, top))
                   for each in listed]  # fmt: skip
     nearest = _nearest(search, [each.convention.name for each in listed])
+    if not top and search.configured is not None:
+        own = search.configured.convention.name
+        nearest = [search.configured, *(each for each in nearest if each.convention.name != own)]
     candidates += [candidate(each, search, False) for each in nearest]
     return _verdict(search, top, candidates)
 
@@ -107,7 +113,7 @@ def _verdict(search: Search, top: Sequence[Found], candidates: Sequence[Candidat
     verdict: Verdict = "no_match" if not top else "match" if _one(top, search.hints) else "ambiguous"
     deciding, rollout = _deciding(top, search) if verdict == "ambiguous" else (None, None)
     level: Level = "token" if search.view.recorded.per_token else "rollout"
-    text = summary(verdict, candidates, len(top))
+    text = summary(verdict, candidates, len(top)) if top else unexplained(search, candidates)
     return Reconciliation(
         level, verdict, tuple(candidates), search.view.precision.name, text, deciding, rollout
     )
@@ -153,9 +159,11 @@ def _rank(found: Found, hints: Hints) -> tuple[bool, int, int, int, bool, bool, 
 
 
 def _tier(found: Sequence[Found], hints: Hints) -> list[Found]:
-    """The candidates of which nothing prefers one: no more wrong, and no more whitened, than the best."""
+    """The candidates of which nothing prefers one: no more wrong, and no more whitened, than the best. Of
+    mistakes, none is likelier than another that takes as few numbers."""
     ranked = _distinct(found, hints)
-    return [each for each in ranked if _rank(each, hints)[:4] == _rank(ranked[0], hints)[:4]]
+    alike = 2 if ranked and ranked[0].label is not None else 4
+    return [each for each in ranked if _rank(each, hints)[:alike] == _rank(ranked[0], hints)[:alike]]
 
 
 def _same_as(found: Found, top: Sequence[Found]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from estimators.batch import Batch
 from estimators.conventions import CONVENTIONS, Convention
 from estimators.estimate import Result, estimate, missing
 from estimators.masked import segment_sums
+from estimators.mistakes.mistake import rows_changed
 from estimators.reconcile_found import Found
 from estimators.reconcile_noise import nearest, shaken
 from estimators.reconcile_recorded import Fit, View
@@ -52,21 +53,23 @@ def _request(convention: str, params: Mapping[str, Any]) -> Request:
 def as_configured(search: Search, hints: Hints) -> Found | None:
     """What the configured request gives, and how near it comes to what is recorded; None where none is
     configured or the batch does not allow it."""
-    request = request_of(hints)
-    if request is None or missing(search.batch, request):
+    request, batch = request_of(hints), search.batch
+    if hints.group is not None:
+        batch = rows_changed(batch, group=hints.group)
+    if request is None or missing(batch, request):
         return None
     try:
-        result = estimate(search.batch, request)
+        result = estimate(batch, request)
     except Refused:
         return None
-    fit = _fit(search, request, result)
+    fit = _fit(search, batch, request, result)
     what = "own", request.whitening, None, ""
     convention = CONVENTIONS[request.convention or ""]
     return Found(convention, request.params, *what, fit, result.summaries.mean, len(search.found))
 
 
-def _fit(search: Search, request: Request, result: Result) -> Fit:
-    view, batch = search.view, search.batch
+def _fit(search: Search, batch: Batch, request: Request, result: Result) -> Fit:
+    view = search.view
     exact, per_token = _compared(view, batch, result)
     fit = view.fit(exact, per_token, IDENTITY)
     moved = shaken(batch) if search.small or not per_token else None

@@ -10,6 +10,7 @@ from estimators.conventions import CONVENTIONS, Convention
 from estimators.estimate import missing
 from estimators.membership import MembershipParams
 from estimators.mistakes.mistake import Setup
+from estimators.reconcile_options import param_options
 from estimators.reconciliation import Hints
 from estimators.request import Request
 from estimators.whitening import Scope, Whitening
@@ -35,7 +36,9 @@ def formulas(batch: Batch, hints: Hints) -> list[Formula]:
     found: dict[str, Formula] = {}
     as_hinted = [(each, configured(each, hints)) for each in CONVENTIONS.values()]
     as_named = [(each, each.params) for each, params in as_hinted if params != each.params]
-    for convention, params in (*as_hinted, *as_named):
+    own = [(each, params) for each, params in as_hinted if each.name == hints.convention]
+    options = [(each, other) for each, params in own for other in param_options(hints, params)]
+    for convention, params in (*as_hinted, *as_named, *options):
         if missing(batch, Request(convention.estimator, params, Whitening(), convention=convention.name)):
             continue
         key = f"{convention.estimator} {params!r}"
@@ -65,6 +68,7 @@ def kernels() -> tuple[Whitening, ...]:
     for convention in CONVENTIONS.values():
         if convention.whitening.scope == "batch":
             found[convention.whitening] = None
+    found |= dict.fromkeys((Whitening("batch", scale=False), Whitening("batch", "response", scale=False)))
     return tuple(replace(kernel, scope=scope) for scope in _SCOPES for kernel in found)
 
 

@@ -55,6 +55,8 @@ class Proof:
         times what an error may be; for a setting, in groups of different spread."""
         if found.label is None:
             return True
+        if constants(found.label) > 1 and found.convention.name != self.search.hints.convention:
+            return False  # Two free numbers fit too much to tell a convention by.
         plain = self._plain(found)
         if plain is None:
             return not found.label.startswith((*FITTED, *SETTINGS))
@@ -141,6 +143,8 @@ def proved(search: Search, found: Found, top: Sequence[Found]) -> bool:
     hints = search.hints
     if found.label is None or not found.fit.matched or hints.foreign:
         return False
+    if constants(found.label) > 1:
+        return False  # Whatever was whitened otherwise is a line of what it should be.
     if any(name_of(each.label) != name_of(found.label) for each in top):
         return False
     named = CONVENTIONS.get(hints.convention or "")

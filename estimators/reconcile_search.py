@@ -17,6 +17,7 @@ from estimators.reconcile_formulas import Formula, compares
 from estimators.reconcile_found import Found, Option
 from estimators.reconcile_last import Last
 from estimators.reconcile_noise import in_single, shaken
+from estimators.reconcile_options import whitening_options
 from estimators.reconcile_prospects import Prospects
 from estimators.reconcile_recorded import Fit, View
 from estimators.reconcile_rules import Rules, rules_of
@@ -56,6 +57,8 @@ class Search:
         self.ran: dict[str, bool] = {}
         self.keys: dict[int, tuple[Any, str]] = {}
         self.found: list[Found] = []
+        #: Other whitenings that the configured convention has settings for, by its name.
+        self.options = whitening_options(hints)
         #: What the configured request gives, where one is configured.
         self.configured: Found | None = None
         #: Raw advantages of the batch as it is: all of a small one, else only those per rollout.
@@ -260,8 +263,10 @@ class Search:
         """Whether single precision may be all that parts the recorded numbers from those computed."""
         if shape.raw.per_token and not self.small:
             return False
-        near = 0.8 * fit.rollouts <= fit.rollouts_matched and not shape.raw.per_token
-        return near or (compares(setup) and shaken(setup.batch) is not None)
+        if 0.8 * fit.rollouts <= fit.rollouts_matched and not shape.raw.per_token:
+            return True
+        near = self.small or 2 * fit.rollouts_matched >= fit.rollouts
+        return near and compares(setup) and shaken(setup.batch) is not None
 
     def add(self, setup: Setup, option: Option, convention: Convention, fit: Fit, means: Tensor) -> None:
         """Keeps what one option came to. `means` `[B]`: what it gives each rollout, NaN where not known."""

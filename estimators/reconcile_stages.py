@@ -72,7 +72,7 @@ def whiten_all(
     done: dict[Whitening, Fit] = {}
     scopes = search.scopes(made) if others else set()
     for convention in formula.conventions:
-        for kind, setting in whitenings(convention):
+        for kind, setting in (*whitenings(convention), *search.options.get(convention.name, ())):
             if (kind == "other") != others or (others and setting.scope not in scopes):
                 continue
             affine = made.whitened(setting)
@@ -87,23 +87,36 @@ def whiten_all(
 
 
 def wrong(search: Search, formulas: list[Formula], beside: bool = False) -> None:
-    """Every formula with one mistake, until one agrees as nearly as can be; if `beside`, with those worth
-    naming beside a match."""
+    """Every formula with one mistake; if `beside`, with those worth naming beside a match. Once one agrees as
+    nearly as can be, the others are only asked whether they do the same."""
     found = list(search.found)
     tried = [each for each in MISTAKES.values() if each.beside_match or not beside]
     variants = {each.name: list(each.variants(search.batch, search.hints)) for each in tried}
     if not beside:
         look_ahead(search, [each for several in variants.values() for each in several])
+    settled = False
     for mistake in tried:
         for variant in variants[mistake.name]:
             search.prospects.forget()
             if beside and not _telling(variant, mistake.name, found):
                 continue
+            if settled and not _rival(search, variant):
+                continue
             for formula in formulas:
                 if likely(search, formula, variant):
                     _one(search, formula, variant)
-        if not beside and search.exact(len(found)):
-            return
+        if not beside and not settled and search.exact(len(found)):
+            settled = True
+            agreeing = {each.convention.estimator for each in search.found[len(found) :] if each.fit.matched}
+            formulas = [each for each in formulas if each.estimator in agreeing]
+
+
+def _rival(search: Search, variant: Variant) -> bool:
+    """Whether a mistake may give the same numbers as one that agrees already. No constant is fitted then; in
+    a long batch only the same grouping does so by chance."""
+    if isinstance(variant, Rescale | Solve):
+        return False
+    return search.small or (isinstance(variant, Input) and variant.groups)
 
 
 def _telling(variant: Variant, name: str, found: list[Found]) -> bool:

@@ -6,8 +6,11 @@ from typing import Any
 
 import torch
 
+from estimators.conventions import CONVENTIONS
+from estimators.estimate import missing
 from estimators.mistakes.mistake import in_file_order, same_partition
 from estimators.reconcile_configured import contradictions
+from estimators.reconcile_formulas import formulas
 from estimators.reconcile_found import Found
 from estimators.reconcile_search import Search
 from estimators.reconciliation import Candidate, Reconciliation, Recorded
@@ -135,24 +138,54 @@ def _kernel(setting: Whitening) -> str:
 
 
 def summary(verdict: str, candidates: Sequence[Candidate], tied: int) -> str:
-    if not candidates:
-        return "Nothing in the catalogue gives these numbers, nor anything like them."
+    """The verdict where something agrees."""
     first = candidates[0]
     if verdict == "match":
         return first.explanation
-    if verdict == "ambiguous":
-        names = list(dict.fromkeys(each.convention for each in candidates[:tied]))
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        several = ", ".join(names[:_NAMED]) + more
-        return f"The numbers fit {tied} candidates equally well ({several}). {first.explanation}"
-    name = first.convention + (f" with {first.mistake}" if first.mistake else "")
-    near = f"on {first.rollouts_matched} of {first.rollouts} rollouts"
-    if 2 * first.rollouts_matched < first.rollouts:
-        return (
-            "Nothing in the catalogue gives these numbers, with or without a known mistake, nor anything "
-            f"like them: even what comes nearest, {name}, agrees {near} only."
+    names = list(dict.fromkeys(each.convention for each in candidates[:tied]))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    several = ", ".join(names[:_NAMED]) + more
+    mistakes = list(dict.fromkeys(each.mistake for each in candidates[:tied] if each.mistake))
+    also = f" So would {', '.join(mistakes[1:_NAMED])}." if len(mistakes) > 1 else ""
+    return f"The numbers fit {tied} candidates equally well ({several}). {first.explanation}{also}"
+
+
+def unexplained(search: Search, candidates: Sequence[Candidate]) -> str:
+    """The verdict where nothing agrees: how far off what was configured is, what comes nearest, and what was
+    tried."""
+    own = search.configured
+    parts = ["Nothing in the catalogue gives these numbers"]
+    if not candidates:
+        parts[0] += ", nor anything like them."
+        return f"{parts[0]} {_tried(search)}"
+    told = [each for each in candidates if own is None or each.convention != own.convention.name]
+    parts[0] += _nearest(told[0]) if told else "."
+    if own is not None:
+        fit = own.fit
+        parts.append(
+            f"{own.convention.name} as configured agrees on {fit.rollouts_matched} of {fit.rollouts} "
+            f"rollouts and is off by up to {fit.max_abs_error:.3g}; all fields that it needs are recorded."
         )
-    return (
-        f"Nothing in the catalogue gives these numbers. Nearest comes {name}, which agrees {near} and is off "
-        f"by up to {first.max_abs_error:.3g}."
-    )
+    return " ".join([*parts, _tried(search)])
+
+
+def _nearest(first: Candidate) -> str:
+    near = f"on {first.rollouts_matched} of {first.rollouts} rollouts"
+    name = first.convention + (f" with {first.mistake}" if first.mistake else "")
+    if 2 * first.rollouts_matched < first.rollouts:
+        text = ", with or without a known mistake, nor anything like them: even what comes nearest"
+        return f"{text}, {name}, agrees {near} only."
+    return f". Nearest comes {name}, which agrees {near} and is off by up to {first.max_abs_error:.3g}."
+
+
+def _tried(search: Search) -> str:
+    """What was computed, and what could not be for lack of which fields."""
+    tried = {each.name for formula in formulas(search.batch, search.hints) for each in formula.conventions}
+    text = f"Tried: {len(tried)} conventions with their settings, each right and with each known mistake"
+    lacking: dict[str, None] = {}
+    for name in CONVENTIONS.keys() - tried:
+        lacking |= dict.fromkeys(missing(search.batch, Request.from_dict({"convention": name})))
+    if not lacking:
+        return f"{text}."
+    more = len(CONVENTIONS) - len(tried)
+    return f"{text}; {more} others need {', '.join(sorted(lacking)[:_NAMED])}, which is not recorded."

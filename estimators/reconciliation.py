@@ -33,6 +33,8 @@ class Hints:
     convention  the configured convention, `framework` that of the file: either breaks ties
     foreign     the file names a framework or an estimator that is not known: what fits is then a fact, and no
                 mistake
+    group       `[B]` int64: dense number of each rollout as the configured convention has it, where that is
+                not as recorded
     prompt      `[B]` int64: dense number of each rollout's prompt text, for "grouped by prompt"
     padding     `[N]` bool: tokens that are padding by their id or text, for "padding counted"
     """
@@ -41,6 +43,7 @@ class Hints:
     convention: str | None = None
     framework: str | None = None
     foreign: bool = False
+    group: Tensor | None = None
     prompt: Tensor | None = None
     padding: Tensor | None = None
 

@@ -25,7 +25,7 @@ class Alias:
         if self.read is not None:
             try:
                 return self.read(value)
-            except (TypeError, ValueError) as error:
+            except (AttributeError, TypeError, ValueError) as error:
                 raise ValueError(f"{key} is {value!r}; {error}") from error
         if not self.target:
             return {}
