@@ -61,14 +61,17 @@ class Proof:
         if plain is None:
             return not found.label.startswith((*FITTED, *SETTINGS))
         off, fit = plain
-        view = self.search.view
+        # Far off in a few groups of a long batch, nothing was compared with the rest of it.
+        whole = off.shape[0] == self.search.batch.rollouts
+        view = self.search.view if whole else self.search.whole.seen
         allowed = view.precision.rtol * _sizes(view) + view.slack
         far = (off > TIMES * allowed) & ~fit.agrees & torch.isfinite(off)
         if not bool(far.any()):
             return False
         if not found.label.startswith((*FITTED, *SETTINGS)):
             return True
-        return _several(self.search, far, found.label)
+        rows = torch.nonzero(far).squeeze(1)
+        return _several(self.search, rows if whole else self.search.rows[rows], found.label)
 
     def _plain(self, found: Found) -> tuple[Tensor, Fit] | None:
         """How far each rollout is off where the mistake is not made, `[B]`, and the fit then."""
@@ -114,13 +117,13 @@ def _sizes(view: View) -> Tensor:
     return torch.maximum(low.abs(), high.abs()).nan_to_num(0.0)
 
 
-def _several(search: Search, far: Tensor, label: str) -> bool:
+def _several(search: Search, rows: Tensor, label: str) -> bool:
     """Whether the numbers that are off lie in several groups of different spread; one number added to all
     needs none."""
     if label.startswith("offset") and constants(label) == 1:
-        return int(far.sum()) > 2
+        return rows.shape[0] > 2
     batch = search.batch
-    groups = torch.unique(batch.group[far])
+    groups = torch.unique(batch.group[rows])
     if groups.shape[0] < 2:
         return False
     if search.varied:

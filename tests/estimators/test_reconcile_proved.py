@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from estimators import Batch, Request, estimate
+from estimators import Batch, Request, estimate, reconcile_search
+from estimators.mistakes.shifting import shifted
 from estimators.reconcile import Hints, Reconciliation, Recorded, reconcile
 from tests.estimators.reconcile_batches import generated
 
@@ -127,3 +128,16 @@ def test_a_mistake_on_what_is_configured_is_proved() -> None:
     advantages = -by_group(batch, scale=True)
     first = traced(batch, advantages, VERL).candidates[0]
     assert (first.convention, first.mistake, first.proved) == ("grpo/verl", "sign_flipped", True)
+
+
+def test_a_mistake_in_a_batch_too_long_to_be_looked_at_whole_is_proved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reconcile_search, "SMALL", 0)
+    batch = generated(groups=60)
+    assert batch.values is not None
+    late = replace(batch, values=shifted(batch.values, batch, 1))
+    request = Request.from_dict({"convention": "gae/verl", "params": {"gamma": 0.99, "lam": 0.9}})
+    hints = Hints(convention="gae/verl", framework="verl", params={"gamma": 0.99, "lam": 0.9})
+    first = traced(batch, estimate(late, request).advantages, hints).candidates[0]
+    assert (first.convention, first.mistake, first.proved) == ("gae/verl", "values_shifted:1", True)
