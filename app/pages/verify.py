@@ -22,18 +22,21 @@ from storage.models import Analysis, Batch, Run
 
 KIND = "reconcile"
 FIGURE = "recorded_vs_recomputed"
+SYMBOLS = {"gamma": "γ", "lam": "λ", "epsilon": "ε", "whitening.eps": "ε of the whitening"}
 MOST_SHOWN, MOST_FAILING = 30, 8
-#: Verdict -> (kind of sign, headline where there is no more to say).
+#: Verdict -> (kind of sign, headline where there is no more to say). What is not understood is no proof of a
+#: mistake: only a proved one is critical.
 HEADLINES = {
-    "ambiguous": ("critical", "Only mistakes give these numbers, and several would"),
-    "no_match": ("critical", "No known convention or mistake gives these numbers"),
+    "ambiguous": ("warning", "Only mistakes give these numbers, and several would"),
+    "no_match": ("warning", "No known convention or mistake gives these numbers"),
     "nothing_recorded": ("info", "No advantages are recorded"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateLine:
-    """One way of computing. `place`: its place in the answer; `failing`: rollouts that it does not give."""
+    """One way of computing. `place`: its place in the answer; `failing`: rollouts that it does not give;
+    `contradicts`: settings that are not as configured, each in words; `proved`: the mistake is."""
 
     place: int
     convention: str
@@ -47,6 +50,8 @@ class CandidateLine:
     explanation: str
     same_as: tuple[str, ...]
     failing: tuple[int, ...]
+    contradicts: tuple[str, ...]
+    proved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,20 +188,40 @@ def headline_of(verdict: str | None, lines: Sequence[CandidateLine], said: str |
     """The kind of sign and the verdict in a few words. `said`: the convention that was configured."""
     matched = [each for each in lines if each.matched]
     right = [each for each in matched if each.mistake is None]
-    if any(said in (each.convention, *each.same_as) for each in right):
+    named = [each for each in right if said in (each.convention, *each.same_as)]
+    if any(not each.contradicts for each in named):
         return "ok", f"These are {said}, as configured"
+    if named:
+        return "warning", f"These are {said}, but with {' and '.join(named[0].contradicts)}"
     sign, words = HEADLINES.get(verdict or "", ("info", ""))
     if not matched:
         return sign, words
     if right and said is not None:
         return "warning", f"These are {right[0].convention}, not {said} as configured"
     if verdict == "match":
-        best = matched[0]
-        wrong = "" if best.mistake is None else f", done wrong: {best.mistake}"
-        return "critical" if wrong else "ok", f"These are {best.convention}{wrong}"
+        return of_match(matched[0])
     if not right and len({each.mistake for each in matched}) == 1:
-        return sign, f"Computed wrong: {matched[0].mistake}"
+        proved = all(each.proved for each in matched)
+        return "critical" if proved else sign, f"Computed wrong: {matched[0].mistake}"
     return ("info", "Several conventions give these numbers") if right else (sign, words)
+
+
+def of_match(best: CandidateLine) -> tuple[str, str]:
+    if best.mistake is None:
+        return "ok", f"These are {best.convention}"
+    if best.proved:
+        return "critical", f"These are {best.convention}, done wrong: {best.mistake}"
+    return (
+        "info",
+        f"These numbers fit {best.convention} with {best.mistake}; whether that was meant is not known",
+    )
+
+
+def contradiction(said: Mapping[str, Any]) -> str:
+    """A setting that is not as configured, in words."""
+    name = SYMBOLS.get(said["name"], said["name"].removeprefix("whitening.").replace("_", " "))
+    where = "the file says" if said.get("said", True) else "the convention has"
+    return f"{name} {value_text(said['recorded'])} where {where} {value_text(said['configured'])}"
 
 
 def plain(mistake: str) -> str:
@@ -219,6 +244,8 @@ def line_of(place: int, said: Mapping[str, Any]) -> CandidateLine:
         explanation=said.get("explanation") or "",
         same_as=tuple(said.get("same_as") or ()),
         failing=tuple(said.get("failing") or ())[:MOST_FAILING],
+        contradicts=tuple(map(contradiction, said.get("contradicts") or ())),
+        proved=bool(said.get("proved")),
     )
 
 

@@ -2,6 +2,7 @@
 
 import orjson
 
+from app.pages.verify import CandidateLine, contradiction, headline_of
 from storage.analyses import of_batch
 from storage.database import read
 from tests.builders import make_batch
@@ -46,7 +47,7 @@ def test_from_the_button_to_the_verdict(fresh: Site) -> None:
     assert fresh.client.post(f"/analyses/{said['id']}/candidates/999").status_code == 404
 
 
-def test_a_wrong_answer_is_loud(fresh: Site) -> None:
+def test_an_answer_that_nothing_explains_is_a_warning(fresh: Site) -> None:
     shared = {"prompt": "p", "response": "r", "response_mask": [1, 1]}
     rows = [
         {**shared, "group_id": f"g{i // 4}", "reward": float(i % 3), "advantage": 0.1 * i * i - 1.0}
@@ -56,7 +57,7 @@ def test_a_wrong_answer_is_loud(fresh: Site) -> None:
     fresh.place.work()
     batch = fresh.data(f"/api/v1/uploads/{upload}")["batches"][0]["id"]
     said = fresh.data(f"/batches/{batch}/verify.json")["answer"]
-    assert said["verdict"] == "no_match" and said["sign"] == "critical"
+    assert said["verdict"] == "no_match" and said["sign"] == "warning"
     assert "No known convention or mistake gives these numbers" in fresh.page(f"/batches/{batch}/verify")
 
 
@@ -76,3 +77,26 @@ def test_one_of_another_batch_is_refused(fresh: Site) -> None:
     fresh.page(f"/batches/{second}/verify?analysis={analysis.id}", 404)
     fresh.client.post(f"/analyses/{analysis.id}/cancel")
     assert "The analysis was cancelled" in fresh.page(f"/batches/{first}/verify")
+
+
+def line(**changes: object) -> CandidateLine:
+    plain = {
+        "place": 0, "convention": "gae/verl", "mistake": None, "matched": True, "whitening": "own",
+        "max_abs_error": 0.0, "p99_abs_error": 0.0, "rollouts_matched": 4, "rollouts": 4, "explanation": "",
+        "same_as": (), "failing": (), "contradicts": (), "proved": False,
+    }  # fmt: skip
+    return CandidateLine(**{**plain, **changes})  # type: ignore[arg-type] # fields by name
+
+
+def test_the_headline_says_what_is_not_as_configured() -> None:
+    other = contradiction({"name": "gamma", "configured": 1.0, "recorded": 0.9, "said": True})
+    assert other == "γ 0.9 where the file says 1"
+    sign, words = headline_of("match", [line(contradicts=(other,))], "gae/verl")
+    assert (sign, words) == ("warning", "These are gae/verl, but with γ 0.9 where the file says 1")
+    assert headline_of("match", [line()], "gae/verl") == ("ok", "These are gae/verl, as configured")
+
+
+def test_only_a_proved_mistake_is_critical() -> None:
+    assert headline_of("match", [line(mistake="offset", proved=True)], None)[0] == "critical"
+    sign, words = headline_of("match", [line(mistake="offset")], None)
+    assert sign == "info" and "not known" in words
