@@ -39,11 +39,13 @@ DEPTH = 6
 
 
 def begin(view: View) -> dict[str, bool]:
-    return {"compared": False, "differs": False}
+    # Without such a setting no token needs to be looked at.
+    needless = not any(name in REWARD_SWITCHES for name, _ in _settings(view.header))
+    return {"compared": False, "differs": False, "needless": needless}
 
 
 def observe(part: Part, state: dict[str, bool]) -> None:
-    if state["differs"]:
+    if state["differs"] or state["needless"]:
         return
     after, before = part.floats("token_level_rewards"), part.floats("token_level_scores")
     if after is None or before is None:

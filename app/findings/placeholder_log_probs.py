@@ -53,10 +53,14 @@ def begin(view: View) -> dict[tuple[str, str], Tails]:
 
 def observe(part: Part, state: dict[tuple[str, str], Tails]) -> None:
     there = [name for name in FIELDS if name in part.names]
-    for name in there if len(there) > 1 else ():
+    if len(there) < 2:
+        return
+    last = part.last(part.mask)
+    last = last[last >= 0]
+    for name in there:
         values = part.floats(name)
         assert values is not None
-        zeros = bool((part.mask & (values == 0.0)).any())
+        zeros = bool((values[last] == 0.0).any())
         for beside in there:
             if beside == name:
                 continue
