@@ -114,10 +114,10 @@ def plain_statistics(scores: Tensor, group: Tensor, counted: Tensor, ddof: int) 
         rows = scores[members].cpu().numpy()
         # Sums that overflow are infinite, as without numpy's warning.
         with np.errstate(all="ignore"):
-            found = rows.mean(axis=1, keepdims=True), rows.std(axis=1, ddof=ddof, keepdims=True)
-        mean[members] = torch.from_numpy(found[0]).to(mean).expand(members.shape)
-        if members.shape[1] > ddof:
-            std[members] = torch.from_numpy(found[1]).to(std).expand(members.shape)
+            mean[members] = torch.from_numpy(rows.mean(axis=1, keepdims=True)).to(mean).expand(members.shape)
+            if members.shape[1] > ddof:
+                found = rows.std(axis=1, ddof=ddof, keepdims=True)
+                std[members] = torch.from_numpy(found).to(std).expand(members.shape)
     return mean, std
 
 

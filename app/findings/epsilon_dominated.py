@@ -16,19 +16,22 @@ Seen as: losses of 1e5 on the last, short batch, advantages of about a million, 
 (AReaL#1673, AReaL#1419, verl#6348, verl#4598, NeMo-RL#4161, atropos#457).
 
 Remedy: no slice of rows without its own group; advantage 0 where a group's std is below a limit (1e-3 of
-the reward scale); float64 or an exact test for equal rewards before dividing.
+the reward scale); an exact test for equal rewards before dividing, and float64 or an ε of 1e-4 where that
+leaves at most a tenth.
 
 Evidence: `kind`; `epsilon`, `divided` (`reward` or `reward − group mean`), `rollouts`, `largest`; for a
-small spread `std_ddof1`, `advantages` by denominator and their `ratio`.
+small spread `std_ddof1`, `advantages` by denominator and their `ratio`; for rounding `tried` (by remedy:
+`helps`, and the `largest` then).
 """
 
 from typing import Any
 
 import numpy as np
 
-from app.findings import recorded
+from app.findings import recorded, remedies
 from app.findings.finding import Finding, report
-from app.findings.view import Bools, GroupStatistics, Ints, View, group_statistics
+from app.findings.remedies import Tried
+from app.findings.view import Bools, Floats, GroupStatistics, Ints, View, group_statistics
 from app.formatting import number, plural
 
 EPSILONS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
@@ -37,6 +40,8 @@ NOTICED = 0.1
 FLOOR, FACTOR = 1e-3, 1.5
 SCALE = 0.02  # a batch whose median std is below this has small rewards throughout
 SHOWN = 20
+#: An ε that is in use and larger than what rounding leaves of usual rewards, and the smallest usual one.
+LARGER, SMALLEST = 1e-4, 1e-8
 
 
 def check(view: View) -> list[dict[str, Any]] | None:
@@ -105,6 +110,7 @@ def _rounding(view: View, groups: GroupStatistics) -> dict[str, Any] | None:
     if not found:
         return None
     largest = float(np.abs(view.advantage[rows & np.isin(view.group, found)]).max())
+    tried = _tried([view.reward[rows & (view.group == g)] for g in found], largest)
     return report(
         view,
         "critical" if largest >= NOTICED else "info",
@@ -113,8 +119,7 @@ def _rounding(view: View, groups: GroupStatistics) -> dict[str, Any] | None:
         explanation="Equal rewards have a float32 mean that is one unit in the last place beside them. That "
         "difference divided by next to nothing pushes all of the group the same way, whatever it answered; "
         "a filter for std = 0 does not see it.",
-        remedy="Test for equal rewards (max = min) before dividing, compute the group statistics in float64, "
-        "or use a larger ε.",
+        remedy=remedies.advice(tried, "", "Test for equal rewards (max = min) before dividing: 0 is left."),
         evidence={
             "kind": "rounding",
             "groups": len(found),
@@ -123,10 +128,27 @@ def _rounding(view: View, groups: GroupStatistics) -> dict[str, Any] | None:
             "recorded": {
                 view.group_ids[g]: view.advantage[rows & (view.group == g)][0] for g in found[:SHOWN]
             },
+            "tried": remedies.numbers_of(tried),
         },
         groups=found,
         rollouts=np.flatnonzero(rows & np.isin(view.group, found)),
     )
+
+
+def _tried(members: list[Floats], largest: float) -> list[Tried]:
+    """What other arithmetic leaves of groups of equal rewards, each summed one after the other."""
+    ways = (
+        ("float64", "Compute the group statistics in float64", np.float64, SMALLEST),
+        ("larger_eps", f"Use an ε of {LARGER:g}", np.float32, LARGER),
+    )
+    tried = []
+    for name, what, kind, eps in ways:
+        own = [rewards.astype(kind) for rewards in members]
+        left = [abs(float(each[0] - np.cumsum(each)[-1] / kind(each.size))) for each in own]
+        then = max(gap / (gap + eps) for gap in left)
+        sentence = f"{what}: at most {number(then)} is left (now {number(largest)})."
+        tried.append(Tried(name, then <= largest / 10, sentence, {"largest": then}))
+    return tried
 
 
 def _left_by_float32(view: View, places: Ints, centred: bool) -> bool:

@@ -106,7 +106,7 @@ def _between(view: View, groups: GroupStatistics, compared: Any) -> dict[str, An
         "so only spread within a prompt trains. The loss is 0 by construction (but for a KL term), which is "
         "no bug of the trainer.",
         remedy="Use prompts that are neither hopeless nor solved, more samples per prompt or a higher "
-        "temperature; filter and resample constant groups.",
+        "temperature. A filter for constant groups would leave none of this batch.",
         evidence={
             "kind": "between_prompts",
             **numbers,

@@ -15,10 +15,12 @@ Seen as: loss and gradient-norm spikes of one step, a colour scale on which ever
 leave-one- out stds that explode beside a single different reward (AReaL#1673, AReaL#1419, AReaL#1454,
 NeMo-RL#4158).
 
-Remedy: look at how these rows were grouped and what their std was; clip advantages until that is mended.
+Remedy: look at how these rows were grouped and what their std was; clip advantages until that is mended,
+where that takes at least half of their share away.
 
 Evidence: `rollouts`, `largest`, `limit`, `bound` (`n`, `max_abs_zscore_ddof1`, `max_abs_zscore_ddof0`),
-`reward_scale`, `median_abs_advantage`, `share_of_abs_advantage`.
+`reward_scale`, `median_abs_advantage`, `share_of_abs_advantage`,
+`tried` (clipping: `helps`, the `bound`, their `share` then).
 """
 
 import math
@@ -26,9 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from app.findings import recorded
+from app.findings import recorded, remedies
 from app.findings.finding import Finding, report
 from app.findings.part import Part
+from app.findings.remedies import Tried
 from app.findings.view import Floats, View
 from app.formatting import number, percent, plural
 
@@ -80,6 +83,7 @@ def _report(
     n = int(view.sizes[view.group[worst]])
     share = float(total[found].sum() / total.sum())
     z_score = (n - 1) / math.sqrt(n)
+    tried = [_clipped(found, largest, total, max(z_score, 1.0), share)]
     return report(
         view,
         "critical" if share > HALF else "warning",
@@ -89,7 +93,8 @@ def _report(
         explanation=f"They carry {percent(share)} of the batch's total |advantage|, so the step follows them "
         "and, where gradients are clipped, everything else is scaled to nothing.",
         remedy="Look at what their denominator was: a group of equal rewards, a slice outside every group, a "
-        "leave-one-out std beside a single different reward. Clip advantages until that is mended.",
+        "leave-one-out std beside a single different reward. "
+        + remedies.advice(tried, "Leave these rollouts out until that is mended: clipping would not do."),
         evidence={
             "rollouts": found.size,
             "largest": float(largest[worst]),
@@ -98,10 +103,24 @@ def _report(
             "reward_scale": scale,
             "median_abs_advantage": median,
             "share_of_abs_advantage": share,
+            "tried": remedies.numbers_of(tried),
         },
         groups=np.unique(view.group[found]) if view.grouped else (),
         rollouts=found,
     )
+
+
+def _clipped(found: Any, largest: Floats, total: Floats, bound: float, share: float) -> Tried:
+    """The share of these rollouts with every advantage clipped to ±`bound`; within a rollout all are taken to
+    shrink alike."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        clipped = np.where(largest > bound, total * bound / largest, total)
+    then = float(clipped[found].sum() / clipped.sum())
+    sentence = (
+        f"Until that is mended, clip advantages to ±{number(bound)}: these rollouts would carry "
+        f"{percent(then)} of the total |advantage| (now {percent(share)})."
+    )
+    return Tried("clip", then <= share / 2, sentence, {"bound": bound, "share": then})
 
 
 FINDING = Finding(

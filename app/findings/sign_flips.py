@@ -19,12 +19,12 @@ Two readings, the stronger first:
 Seen as: right answers with negative advantages in a batch of easy prompts, a run that unlearns what it can
 do (verl#7278, OpenRLHF#856, stable-baselines#638, miles#3229).
 
-Remedy: centre on the group before any whitening over the batch, whiten per task, look at the whitening
-page.
+Remedy: what leaves at most half of the changes on this batch, of two that are tried: centre on the group
+before any whitening over the batch, whiten per task; the whitening page shows the scopes.
 
 Evidence: `recorded`, `flipped`, `compared`, `share`; recorded: `winners_suppressed`, `losers_reinforced`;
 would be: `share_by_chance`, `threshold`, `one_sided_share`, `batch_mean`, `groups_all_below_batch_mean`,
-`groups_all_above_batch_mean`.
+`groups_all_above_batch_mean`, `tried` (by remedy: `helps`, how many are `flipped` then).
 """
 
 import math
@@ -32,8 +32,9 @@ from typing import Any
 
 import numpy as np
 
-from app.findings import recorded
+from app.findings import recorded, remedies
 from app.findings.finding import Finding, Severity, report
+from app.findings.remedies import Tried
 from app.findings.settings import baseline_named, baseline_of
 from app.findings.view import Bools, Floats, GroupStatistics, View, group_statistics
 from app.formatting import percent, plural
@@ -126,6 +127,7 @@ def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str,
     # Of a pair exactly one can flip: half of all is the most there is, and few pairs reach it by chance.
     if share < threshold or one_sided < ONE_SIDED or (n < 3 and total < 32):
         return None
+    tried = _tried(view, centred, flipped.size)
     return report(
         view,
         "warning" if baseline_named(view) == "batch" else "info",
@@ -135,8 +137,7 @@ def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str,
         f"even the best response is below the batch mean and would be suppressed, in {int(above.sum())} even "
         f"the worst is above it and would be reinforced. Equally hard prompts give about {percent(chance)} "
         f"for groups of {n:g}.",
-        remedy="Centre on the group before any whitening over the batch (and whiten per task where tasks "
-        "differ); the whitening page shows every scope.",
+        remedy=remedies.advice(tried, "", "The whitening page shows every scope."),
         evidence={
             "recorded": False,
             "flipped": flipped.size,
@@ -148,10 +149,29 @@ def _would_be(view: View, groups: GroupStatistics, centred: Floats) -> dict[str,
             "groups_all_above_batch_mean": int(above.sum()),
             "one_sided_share": one_sided,
             "batch_mean": overall,
+            "tried": remedies.numbers_of(tried),
         },
         groups=np.unique(view.group[flipped]),
         rollouts=flipped,
     )
+
+
+def _tried(view: View, centred: Floats, flipped: int) -> list[Tried]:
+    """How many would change sign if the group's mean were taken off before the batch's, or each task's mean
+    instead of the batch's."""
+    rows = np.isfinite(centred)
+    first = np.where(rows, centred - centred[rows].mean(), np.nan)
+    ways = [("centre_on_group", "Centre on the group before any whitening over the batch", first)]
+    if len(view.sources) > 1 and (view.source[view.scored] >= 0).all():
+        source = np.maximum(view.source, 0)
+        tasks = group_statistics(view.reward, source, len(view.sources))
+        ways.append(("whiten_per_task", "Whiten per task", view.reward - tasks.mean[source]))
+    tried = []
+    for name, what, values in ways:
+        count, total = int((rows & _opposite(values, centred)).sum()), int(rows.sum())
+        sentence = f"{what}: {count} of {plural(total, 'rollout')} would change sign instead of {flipped}."
+        tried.append(Tried(name, 2 * count <= flipped, sentence, {"flipped": count}))
+    return tried
 
 
 def _opposite(one: Floats, other: Floats) -> Bools:

@@ -14,11 +14,11 @@ variances).
 Seen as: one task improves and another gets worse in a mixed run, whatever their own rewards say
 (OpenRLHF#856, ROLL#475, miles#3229).
 
-Remedy: centre within each prompt group first, whiten per data source, or bring the tasks' rewards to one
-scale.
+Remedy: what gives the source both signs on this batch, of three that are tried: centre within each prompt
+group first, whiten per data source, divide each source's rewards by their std.
 
 Evidence: `recorded`, `batch_mean`, `batch_std_ddof1`, by data source `rollouts`, `mean_reward`,
-`mean_whitened`, `sign`.
+`mean_whitened`, `sign`; `tried` (by remedy: `helps`, and the `positive_share` of the largest such source).
 """
 
 import math
@@ -26,13 +26,16 @@ from typing import Any
 
 import numpy as np
 
-from app.findings import recorded
+from app.findings import recorded, remedies
 from app.findings.finding import Finding, report
+from app.findings.remedies import Tried
 from app.findings.settings import baseline_of, is_evaluation
 from app.findings.view import Bools, Floats, View, group_statistics
-from app.formatting import number, plural, signed
+from app.formatting import number, percent, plural, signed
 
 LEAST, CERTAIN, ERRORS = 4, 11, 2.6
+#: A remedy helps where at least this share of the task's rollouts has either sign.
+BALANCED = 0.1
 
 
 def check(view: View) -> dict[str, Any] | None:
@@ -77,6 +80,7 @@ def _report(
     name = view.sources[worst]
     more = f" (and {plural(len(found) - 1, 'other data source')})" if len(found) > 1 else ""
     is_so = bool(recorded.counted(view).any())
+    tried = _tried(view, worst)
     return report(
         view,
         "warning" if certain else "info",
@@ -88,8 +92,7 @@ def _report(
         explanation=f"The batch mean ({number(overall)}, std {number(spread)}, ddof 1) stands for the "
         f"mixture of tasks, not for {name!r}: its best responses are pushed the same way as its worst, and "
         "the step learns which task it was given instead of how to answer.",
-        remedy="Centre within each prompt group first, or whiten per data source; or bring the rewards of "
-        "the tasks to one scale.",
+        remedy=remedies.advice(tried, "Look at the task's own groups: its rewards hardly differ in them."),
         evidence={
             "recorded": is_so,
             "batch_mean": overall,
@@ -103,10 +106,34 @@ def _report(
                 }
                 for s in found
             },
+            "tried": remedies.numbers_of(tried),
         },
         groups=np.unique(view.group[rows]),
         rollouts=np.flatnonzero(rows),
     )
+
+
+def _tried(view: View, task: int) -> list[Tried]:
+    """The share of the task's rollouts with a positive advantage, taken off the mean of other scopes."""
+    rows = view.scored & (view.valid != 0)
+    mine, source = rows & (view.source == task), np.maximum(view.source, 0)
+    groups = group_statistics(view.reward, view.group, view.groups)
+    tasks = group_statistics(view.reward, source, len(view.sources))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scaled = view.reward / tasks.std[source]
+    usable = rows & np.isfinite(scaled)
+    ways = (
+        ("centre_on_group", "Centre within each prompt group first", view.reward - groups.mean[view.group]),
+        ("whiten_per_task", "Whiten per data source", view.reward - tasks.mean[source]),
+        ("one_scale", "Divide each task's rewards by their std", scaled - scaled[usable].mean()),
+    )
+    tried = []
+    for name, what, values in ways:
+        share = float((values[mine] > 0).mean())
+        sentence = f"{what}: {percent(share)} of its {plural(int(mine.sum()), 'rollout')} would be positive."
+        balanced = BALANCED <= share <= 1 - BALANCED
+        tried.append(Tried(name, balanced, sentence, {"positive_share": share}))
+    return tried
 
 
 def _one_sided(rewards: Floats, overall: float) -> bool:

@@ -11,17 +11,20 @@ Micro-batches of one rollout are usual and not named: trainers do not whiten ove
 Seen as: NaN advantages, or all zeros, with small batches on many GPUs; a scale that changes with the number
 of GPUs (miles#3229, OpenRLHF#830, OpenRLHF#924, reskill#12, slime#2235, verl#1527).
 
-Remedy: whiten over all ranks, with a larger batch, or not at all.
+Remedy: whiten over all ranks, where these have a spread together, with a larger batch, or not at all.
 
-Evidence: `scope` ("batch" | "rank"), `scopes` and `too_small`, `tokens` and `rollouts` of the smallest.
+Evidence: `scope` ("batch" | "rank"), `scopes` and `too_small`, `tokens` and `rollouts` of the smallest,
+`tried` (all ranks: `helps`, their `tokens` and `rollouts`).
 """
 
 from typing import Any
 
 import numpy as np
 
+from app.findings import remedies
 from app.findings.finding import Finding, report
 from app.findings.recorded import one_per_rollout
+from app.findings.remedies import Tried
 from app.findings.view import View
 from app.formatting import plural
 
@@ -57,6 +60,7 @@ def check(view: View) -> dict[str, Any] | None:
 def _report(view: View, scope: str, scopes: int, found: Any, tokens: Any, rollouts: Any) -> dict[str, Any]:
     smallest = int(np.argmin(tokens))
     batch = scope == "batch"
+    tried = [] if batch else [_together(view)]
     holds = (
         f"{plural(int(tokens[smallest]), 'trainable token')} of {plural(int(rollouts[smallest]), 'rollout')}"
     )
@@ -70,18 +74,34 @@ def _report(view: View, scope: str, scopes: int, found: Any, tokens: Any, rollou
         explanation="Whitening subtracts the mean of its scope and divides by the spread. One token, or one "
         "rollout whose tokens all have the same advantage, has no spread: what is left is 0, or a division "
         "by 0.",
-        remedy="Whiten over all ranks together, or over a larger batch, or not at all where advantages are "
-        "normalised within groups already.",
+        remedy=remedies.advice(
+            tried,
+            "Whiten over a larger batch, or not at all where advantages are normalised in groups already.",
+        ),
         evidence={
             "scope": scope,
             "scopes": scopes,
             "too_small": int(tokens.size),
             "tokens": int(tokens[smallest]),
             "rollouts": int(rollouts[smallest]),
+            "tried": remedies.numbers_of(tried),
         },
         groups=np.unique(view.group[found]) if view.grouped and found.size else (),
         rollouts=found,
     )
+
+
+def _together(view: View) -> Tried:
+    """Whitening over all ranks: how much there is, and whether it has a spread."""
+    live = view.valid > 0
+    whole, rollouts = int(view.valid[live].sum()), int(live.sum())
+    given = view.advantage[live & np.isfinite(view.advantage)]
+    flat = bool(given.size) and np.unique(given).size < 2
+    sentence = (
+        f"Whiten over all ranks together ({plural(whole, 'trainable token')} of "
+        f"{plural(rollouts, 'rollout')}), or not at all where advantages are normalised in groups already."
+    )
+    return Tried("all_ranks", rollouts > 1 and not flat, sentence, {"tokens": whole, "rollouts": rollouts})
 
 
 FINDING = Finding("too_few_tokens_to_whiten", "Too little to whiten over", check)

@@ -12,18 +12,22 @@ Seen as: responses that shorten or grow without end, rewards that fall when the 
 all long answers (trl#1536, trl#6369, trl#3476, trl#3248, skrl#449, OpenRLHF#238, open-instruct#1137).
 
 Remedy: raise the limit or shape the reward towards it (DAPO's ramp); mask them and take them out of the
-baseline; with a critic, bootstrap from the value behind the cut.
+baseline, where that leaves at least half of the groups with a signal; with a critic, bootstrap from the value
+behind the cut.
 
 Evidence: `truncated`, `known`, `share`, `fully_masked`, `scored`, `mean_reward` and `mean_reward_of_others`,
-`with_bootstrap_value`, `median_length`, `median_length_of_others`.
+`with_bootstrap_value`, `median_length`, `median_length_of_others`, `tried` (leaving them out: `helps`,
+`groups_with_signal` before and after, and the largest `shift_of_a_mean`).
 """
 
 from typing import Any
 
 import numpy as np
 
+from app.findings import remedies
 from app.findings.finding import Finding, Severity, report
-from app.findings.view import Bools, Floats, View
+from app.findings.remedies import Tried
+from app.findings.view import Bools, Floats, View, group_statistics
 from app.formatting import number, percent, plural
 
 SHARE, MANY, HALF = 0.2, 0.35, 0.5
@@ -45,6 +49,7 @@ def check(view: View) -> dict[str, Any] | None:
     mine, others = _mean(view.reward, cut & view.scored), _mean(view.reward, ~cut & view.scored)
     compared = f" (mean reward {number(mine)}, others {number(others)})" if mine is not None else ""
     bootstrap = view.columns.bootstrap_value
+    tried = [_left_out(view, cut)] if view.grouped and voting.any() else []
     return report(
         view,
         severity,
@@ -54,8 +59,7 @@ def check(view: View) -> dict[str, Any] | None:
         explanation="A response that was cut off did not fail, it was not finished: scored as ended it "
         "teaches to avoid long thoughts, right ones too. Masked but scored it still moves the mean of its "
         "group.",
-        remedy="Raise the limit, or shape the reward towards it; or mask these responses and take them out "
-        "of the baseline. With a critic, let the value behind the cut stand for the rest.",
+        remedy=remedies.advice(tried, "", _always(view)),
         evidence={
             "truncated": count,
             "known": total,
@@ -69,10 +73,33 @@ def check(view: View) -> dict[str, Any] | None:
             else 0,
             "median_length": _median(view, cut),
             "median_length_of_others": _median(view, ~cut),
+            "tried": remedies.numbers_of(tried),
         },
         groups=np.unique(view.group[cut]) if view.grouped else (),
         rollouts=np.flatnonzero(cut),
     )
+
+
+def _left_out(view: View, cut: Bools) -> Tried:
+    """The groups' rewards without the responses that were cut off."""
+    before = group_statistics(view.reward, view.group, view.groups)
+    after = group_statistics(np.where(cut, np.nan, view.reward), view.group, view.groups)
+    some, left = int(before.differing.sum()), int(after.differing.sum())
+    shift = np.abs(after.mean - before.mean)
+    moved = float(np.nanmax(shift)) if np.isfinite(shift).any() else 0.0
+    sentence = (
+        f"Mask these responses and take them out of the baseline: {left} of {plural(some, 'group')} with a "
+        f"signal would keep one, and a group's mean would move by up to {number(moved)}."
+    )
+    numbers = {"groups_with_signal_before": some, "groups_with_signal": left, "shift_of_a_mean": moved}
+    return Tried("leave_out", left > 0 and 2 * left >= some, sentence, numbers)
+
+
+def _always(view: View) -> str:
+    """What cannot be tried on this batch."""
+    critic = view.fields.get("values") == "recorded"
+    more = " Let the critic's value behind the cut stand for the rest." if critic else ""
+    return f"Raise the limit, or shape the reward towards it.{more}"
 
 
 def _mean(values: Floats, rows: Bools) -> float | None:

@@ -7,22 +7,25 @@ baseline is not the group.
 Seen as: a loss of 0, a gradient norm that fades, a batch that is smaller than configured after dynamic
 sampling (trl#3857, AReaL#450, ART#10, trl#7068).
 
-Remedy: filter or resample such prompts, mix in prompts of middle difficulty, raise the number of samples
-per prompt.
+Remedy: filter or resample such prompts, where any other group is left; mix in prompts of middle difficulty,
+raise the number of samples per prompt.
 
 Evidence: `constant_groups`, `compared_groups`, `share`, `at_lowest_reward`, `at_highest_reward`,
-`rollouts`, `std_over_rollouts_ddof1`, `mean_std_within_groups_ddof1`.
+`rollouts`, `std_over_rollouts_ddof1`, `mean_std_within_groups_ddof1`, `tried` (the filter: `helps`,
+`groups_left`, `times_mean_abs_advantage`: by how much the mean |advantage| of a rollout grows).
 """
 
 from typing import Any
 
 import numpy as np
 
+from app.findings import remedies
 from app.findings.fillers import sampled
 from app.findings.finding import Finding, Severity, report
+from app.findings.remedies import Tried
 from app.findings.settings import baseline_of, is_evaluation
-from app.findings.view import View, group_statistics
-from app.formatting import percent, plural
+from app.findings.view import GroupStatistics, Ints, View, group_statistics
+from app.formatting import number, percent, plural
 
 #: Some solved and some hopeless prompts are normal; from these shares of groups on they are not.
 WARNING, CRITICAL = 0.25, 0.5
@@ -43,6 +46,7 @@ def check(view: View) -> dict[str, Any] | None:
     lowest, highest = np.nanmin(view.reward), np.nanmax(view.reward)
     scored = view.reward[view.scored]
     spread = float(scored.std(ddof=1)) if scored.size > 1 else float("nan")
+    tried = [_filter(groups, constant, compared)]
     return report(
         view,
         severity,
@@ -51,8 +55,11 @@ def check(view: View) -> dict[str, Any] | None:
         explanation="Their rollouts differ from the group mean by 0, so GRPO, RLOO and Dr. GRPO give every "
         "one of them advantage 0; they cost generation and still sit in the loss denominator and the KL "
         "term. Spread between prompts does not help: only spread within a prompt trains.",
-        remedy="Filter or resample such prompts (dynamic sampling), mix in prompts of middle difficulty, or "
-        "raise the number of samples per prompt.",
+        remedy=remedies.advice(
+            tried,
+            "",
+            "Mix in prompts of middle difficulty, or raise the number of samples per prompt.",
+        ),
         evidence={
             "constant_groups": constant.size,
             "compared_groups": compared,
@@ -62,10 +69,25 @@ def check(view: View) -> dict[str, Any] | None:
             "rollouts": int(np.isin(view.group, constant).sum()),
             "std_over_rollouts_ddof1": spread,
             "mean_std_within_groups_ddof1": float(np.nanmean(groups.std[groups.scored >= 2])),
+            "tried": remedies.numbers_of(tried),
         },
         groups=constant,
         rollouts=np.flatnonzero(np.isin(view.group, constant)),
     )
+
+
+def _filter(groups: GroupStatistics, constant: Ints, compared: int) -> Tried:
+    """What is left without these groups. Their advantages are 0, so the mean of the others' sizes grows as
+    the number of rollouts falls."""
+    left = compared - constant.size
+    others = int(groups.scored[groups.differing].sum())
+    times = (others + int(groups.scored[constant].sum())) / others if others else None
+    sentence = (
+        f"Filter or resample such prompts (dynamic sampling): {left} of {plural(compared, 'group')} "
+        f"{'stays' if left == 1 else 'stay'}, and the mean |advantage| of a rollout is {number(times)} times "
+        "as large."
+    )
+    return Tried("filter", left > 0, sentence, {"groups_left": left, "times_mean_abs_advantage": times})
 
 
 FINDING = Finding("zero_variance_groups", "Groups whose rewards are all equal", check)
