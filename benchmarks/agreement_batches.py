@@ -66,6 +66,7 @@ class Padded:
             "reward_baseline": self.baselines.double(),
             "components": {name: value.double() for name, value in self.components.items()},
             "truncated": self.truncated,
+            "reward_nan": torch.isnan(self.scores),
         }
         return Batch(
             torch.arange(self.rollouts + 1) * self.width,
@@ -147,6 +148,49 @@ def _token_rewards(random: np.random.Generator, scores: Tensor, mask: Tensor, ki
         rewards = torch.from_numpy(random.normal(size=mask.shape)) * mask
         rewards[torch.arange(len(scores)), last] += scores
     return rewards
+
+
+def nasty(seed: int) -> Padded:
+    """A batch of a seed with what breaks arithmetic: groups of 8 and 16 equal rewards that are no binary
+    fractions, NaN and infinite rewards, spreads whose squares overflow, ids that look like numbers."""
+    random = np.random.default_rng([seed, 1])
+    size = int(random.choice([1, 3, 8, 16]))
+    groups = int(random.integers(2, 5))
+    sizes = [size] * groups if seed % 2 else [int(random.choice([1, 2, 8, 16])) for _ in range(groups)]
+    ids = [("7", "07", "1e3", "1.2"), ("7", "07", "70", "+7"), ("a", "b", "c", "d")][seed % 3]
+    index = np.array([ids[g] for g, own in enumerate(sizes) for _ in range(own)], dtype=object)
+    place = np.repeat(np.arange(groups), sizes)
+    level = random.choice([0.1, 0.3, 0.7, 100.1], groups)[place]
+    kind = ("equal", "equal and mixed", "NaN", "infinite", "huge")[seed % 5]
+    scores = level.copy()
+    if kind != "equal":
+        scores = np.where(place == 0, level, level + random.normal(size=len(index)))
+    if kind in ("NaN", "infinite", "huge"):
+        scores[int(random.integers(len(index)))] = {"NaN": np.nan, "infinite": np.inf, "huge": 1e200}[kind]
+    plain = make(seed)
+    width = int(random.integers(1, 6))
+    mask = _mask(random, len(index), width)
+    cells, made = (len(index), width), torch.from_numpy(scores)
+    old = torch.from_numpy(-random.exponential(size=cells))
+    return replace(
+        plain,
+        what=f"nasty {seed}: {len(index)}×{width}, {kind}",
+        rewards=_token_rewards(random, made, mask, seed % 2),
+        mask=mask,
+        values=torch.from_numpy(random.normal(size=cells)),
+        old=old,
+        ref=old + torch.from_numpy(random.normal(size=cells) * 0.1),
+        sum_pi=old.exp().square(),
+        weights=torch.from_numpy(random.uniform(0, 2, size=cells)),
+        scores=made,
+        baselines=torch.from_numpy(random.normal(size=len(index))),
+        index=index,
+        components={
+            name: torch.from_numpy(random.choice([0.1, 0.7], len(index))) for name in ("accuracy", "format")
+        },
+        truncated=torch.from_numpy(random.random(len(index)) < 0.2),
+        size=size if seed % 2 else None,
+    )
 
 
 def make(seed: int) -> Padded:

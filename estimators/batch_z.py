@@ -23,12 +23,15 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
+from torch import Tensor
 
 from estimators.batch import Batch
-from estimators.centring import CentringParams, complete, not_overflown, see
+from estimators.centring import CentringParams, Seen, complete, divided, not_overflown, see
 from estimators.estimator import Estimator, Raw
+from estimators.membership import places
 from estimators.moments import of_values
 from estimators.parameters import About
+from estimators.single import KERNELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,21 @@ def run(batch: Batch, params: BatchZParams, dtype: torch.dtype) -> Raw:
     whole = of_values(seen.scores, seen.counted)
     if seen.spoilt is not None and bool(seen.spoilt.any()):
         return complete(seen, torch.full_like(seen.scores, torch.nan), batch, params)
+    if dtype == torch.float32:
+        return complete(seen, _single(seen, batch, params), batch, params)
     std = not_overflown(seen.scores.new_tensor([whole.variance(params.ddof) ** 0.5]), None)
     divisor = float(std[0]) + params.epsilon
     scale = 1.0 / divisor if divisor > 0 else 0.0
     return complete(seen, (seen.scores - whole.mean) * scale, batch, params)
+
+
+def _single(seen: Seen, batch: Batch, params: BatchZParams) -> Tensor:
+    """By torch's mean and std of all scores in the order of the file, in single precision."""
+    every = seen.scores[torch.argsort(places(batch))][seen.counted[torch.argsort(places(batch))]]
+    if every.numel() <= params.ddof:
+        return torch.zeros_like(seen.scores)
+    mean, std = KERNELS["verl"](every[None], params.ddof)
+    return divided(seen.scores - mean, not_overflown(std, None) + params.epsilon)
 
 
 ESTIMATOR = Estimator(

@@ -163,6 +163,9 @@ def settle(seen: Seen, advantages: Tensor, alone: Tensor | float, params: Centri
         advantages = torch.where(single, alone, advantages)
     elif params.singleton == "nan":
         advantages = torch.where(single, torch.nan, advantages)
+    elif seen.spoilt is not None and seen.rounding != "skyrl":
+        # A score less itself; SkyRL puts 0 there.
+        advantages = torch.where(single & seen.spoilt, torch.nan, advantages)
     return advantages if seen.left is None else torch.where(seen.left, seen.scores, advantages)
 
 
