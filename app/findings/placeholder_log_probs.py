@@ -19,6 +19,7 @@ Evidence: by field with such zeros: `rollouts`, `of_rollouts`, `tokens`, `beside
 
 import math
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -57,17 +58,15 @@ def observe(part: Part, state: dict[tuple[str, str], Tails]) -> None:
         return
     last = part.last(part.mask)
     last = last[last >= 0]
-    for name in there:
-        values = part.floats(name)
-        assert values is not None
-        zeros = bool((values[last] == 0.0).any())
-        for beside in there:
-            if beside == name:
-                continue
-            kept = state.setdefault((name, beside), Tails())
-            kept.known += int((part.has(name) & part.has(beside)).sum())
-            if zeros:
-                _tails(part, name, beside, kept)
+    ends = {name: values[last] for name in there if (values := part.floats(name)) is not None}
+    for name, beside in permutations(ends, 2):
+        kept = state.setdefault((name, beside), Tails())
+        kept.known += int((part.has(name) & part.has(beside)).sum())
+        with np.errstate(invalid="ignore"):
+            # The last tokens tell in nearly every part that there is nothing.
+            some = bool(((ends[name] == 0.0) & (ends[beside] < BELOW)).any())
+        if some:
+            _tails(part, name, beside, kept)
 
 
 def _tails(part: Part, name: str, beside: str, kept: Tails) -> None:
