@@ -29,7 +29,8 @@ __all__ = ["Candidate", "Hints", "Reconciliation", "Recorded", "TooLong", "Verdi
 
 NO_HINTS = Hints()
 _KINDS = {"own": 0, "none": 1, "other": 2}
-_NEAREST, _MOST = 5, 40
+#: All conventions may agree, on a batch of zeros: the configured one is not to be cut off.
+_NEAREST, _MOST = 5, 100
 
 
 def reconcile(

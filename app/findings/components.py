@@ -24,6 +24,7 @@ SHAPING = re.compile(
     re.IGNORECASE,
 )
 EXPLAINED = 0.98
+ALIKE = 1e-6
 LEAST = 4
 
 
@@ -87,11 +88,15 @@ def weigh(centred: Floats, total: Floats) -> Floats | None:
     """`[K]` the weights with which the components make the reward; None where they do not, or overflow."""
     if not (np.isfinite(centred).all() and np.isfinite(total).all()):
         return None
-    found, *_ = np.linalg.lstsq(centred, total, rcond=None)
+    found, _, _, singular = np.linalg.lstsq(centred, total, rcond=None)
     left = total - centred @ found
     size = float(total @ total)
     if size == 0:  # nothing to explain: the plain sum, where the components cancel
         return np.ones(centred.shape[1]) if not centred.sum(axis=1).any() else None
+    moving = np.linalg.norm(centred, axis=0) > 0
+    if singular[moving.sum() - 1] < ALIKE * singular[0]:  # one is the other times a number: any weights do
+        plain = total - centred.sum(axis=1)
+        return np.ones(centred.shape[1]) if float(plain @ plain) <= (1 - EXPLAINED) * size else None
     weights: Floats = np.asarray(found, dtype=np.float64)
     return weights if float(left @ left) <= (1 - EXPLAINED) * size else None
 

@@ -31,12 +31,14 @@ import numpy as np
 from app.findings import recorded, remedies
 from app.findings.finding import Finding, report
 from app.findings.remedies import Tried
+from app.findings.settings import baseline_of
 from app.findings.view import Bools, Floats, GroupStatistics, Ints, View, group_statistics
 from app.formatting import number, plural
 
 EPSILONS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12)
 HUGE, CLOSE, ROUGH = 100.0, 1e-3, 1e-2
 NOTICED = 0.1
+NOTHING = 1e-9  # Σ|A| that float64 leaves
 FLOOR, FACTOR = 1e-3, 1.5
 SCALE = 0.02  # a batch whose median std is below this has small rewards throughout
 SHOWN = 20
@@ -98,8 +100,10 @@ def _divided_report(view: View, rows: Ints, what: str, eps: float) -> dict[str, 
 
 
 def _rounding(view: View, groups: GroupStatistics) -> dict[str, Any] | None:
+    if baseline_of(view) in ("batch", "apart"):
+        return None
     _, size = recorded.sums(view)
-    suspects = np.flatnonzero(groups.constant & (size > 0))
+    suspects = np.flatnonzero(groups.constant & (size > NOTHING))
     centred = recorded.centred_on_groups(view, groups)
     rows = recorded.counted(view)
     found = [

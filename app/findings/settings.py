@@ -1,6 +1,7 @@
 """What the file says of the run that bears on whether a check applies: the split, the baseline."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from app.configured import configured
@@ -69,21 +70,23 @@ def baseline_of(view: View) -> Baseline | None:
 def baseline_named(view: View) -> Baseline | None:
     """What the header's estimator compares with; None where it names none that is known."""
     named = estimator_of(view)
-    return None if named is None else _baseline(named)
+    return None if named is None else _baseline(named, configured(view.header).params)
 
 
 def _agreeing(view: View) -> set[Baseline]:
     """Baselines of the conventions that the recorded advantages were found to agree with."""
     found = view.facts.get(RECONCILED) or {}
     return {
-        _baseline(CONVENTIONS[each["convention"]].estimator)
+        _baseline(CONVENTIONS[each["convention"]].estimator, each["request"]["params"])
         for each in found.get("candidates", ())
         if each["matched"] and each["mistake"] is None
     }
 
 
-def _baseline(estimator: str) -> Baseline:
-    if estimator in OVER_BATCH:
+def _baseline(estimator: str, params: Mapping[str, Any]) -> Baseline:
+    norm = params.get("reward_norm")
+    level = params.get("mean_level") or (norm.get("mean_level") if isinstance(norm, Mapping) else None)
+    if estimator in OVER_BATCH or level == "batch" or params.get("norm_mean_type") == "batch":
         return "batch"
     return "apart" if estimator in APART else "group"
 

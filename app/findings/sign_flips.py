@@ -7,7 +7,8 @@ Two readings, the stronger first:
   was the baseline, and neither the header nor the numbers speak for an estimator that has none, or one of
   its own (a critic, a running mean). critical; info where they rise with the rewards of the whole batch as a
   straight line does, unless nine groups in ten lie on one side of the batch mean and two rollouts in five
-  would flip: then the batch is the baseline, as in an estimator that has no groups.
+  would flip: then the batch is the baseline, as in an estimator that has no groups. info, too, where the
+  numbers are those of an estimator whose baseline is not the plain mean of the group.
 * Would be: no advantage is recorded that could tell, and centring on the batch gives at least `chance +
   0.15 + 0.8/√B` (at most a half) of the rollouts another sign than centring on the group, and two groups in
   five lie wholly on one side of the batch mean. `chance = arccos(√(1 − 1/n))/π` is what equally hard
@@ -35,15 +36,18 @@ import numpy as np
 from app.findings import recorded, remedies
 from app.findings.finding import Finding, Severity, report
 from app.findings.remedies import Tried
-from app.findings.settings import baseline_named, baseline_of
+from app.findings.settings import RECONCILED, baseline_named, baseline_of
 from app.findings.view import Bools, Floats, GroupStatistics, View, group_statistics
 from app.formatting import percent, plural
+from estimators import CONVENTIONS
 
 RECORDED_SHARE = 0.1
 MARGIN, SMALL = 0.15, 0.8
 ONE_SIDED = 0.4
 FAR_SIDED, FAR_SHARE = 0.9, 0.4
 LEAST = 8
+#: Estimators that weigh the mean by length, divide by it, or standardise each component by itself.
+OWN_BASELINE = ("opo", "maxrl", "gdpo")
 
 
 def check(view: View) -> dict[str, Any] | None:
@@ -57,8 +61,15 @@ def check(view: View) -> dict[str, Any] | None:
     would_be = _would_be(view, groups, centred)
     if not recorded.counted(view).any() or baseline_named(view) == "batch" or baseline_of(view) == "apart":
         return would_be
-    meant = _of_the_batch(view) and not _far_apart(would_be)
+    meant = (_of_the_batch(view) and not _far_apart(would_be)) or _by_formula(view)
     return _recorded(view, centred, "info" if meant else "critical")
+
+
+def _by_formula(view: View) -> bool:
+    """The recorded advantages are those of an estimator whose baseline is not the plain mean of the group."""
+    found = view.facts.get(RECONCILED) or {}
+    matched = [each for each in found.get("candidates", ()) if each["matched"] and each["mistake"] is None]
+    return bool(matched) and CONVENTIONS[matched[0]["convention"]].estimator in OWN_BASELINE
 
 
 def _far_apart(would_be: dict[str, Any] | None) -> bool:
