@@ -92,7 +92,7 @@ def test_it_is_as_small_as_it_can_be(place: Place, code: str, rollouts: int, tok
     for row in rows[8:]:
         row["finish_reason"] = "length"
     rows[-1]["values"] = [0.5, None, 0.25, 0.5]
-    header = {"eos_token_id": 3}
+    header = {"eos_token_id": 3, "adv_estimator": "grpo"}
     content = lines(header, rows).replace(b"null", b"NaN")
     made = reproduced(place, uploaded(place, content), code)
     assert (made.rollouts, made.tokens) == (rollouts, tokens)
