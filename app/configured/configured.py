@@ -28,6 +28,10 @@ ESTIMATOR_KEYS = (
 )  # fmt: skip
 
 
+#: What keys that choose among conventions are set to.
+CHOICES = (True, False, "none", "group", "batch", "normalize_then_sum", "standard", "centered")
+
+
 @dataclass(frozen=True, slots=True)
 class Configured:
     """As far as the header says it, and Vantage understands it.
@@ -41,6 +45,7 @@ class Configured:
     unknown_framework  what the header calls a framework that is not known
     unknown_estimator  what the header calls an estimator that is not known, or not in this framework
     not_understood     keys about advantages, of which it is not known here what they do
+    alternatives       other conventions that it would be with settings of which the header says nothing
     """
 
     convention: str | None = None
@@ -50,6 +55,7 @@ class Configured:
     unknown_framework: str | None = None
     unknown_estimator: str | None = None
     not_understood: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
 
 
 def configured(header: Mapping[str, Any], format: str = "") -> Configured:
@@ -99,7 +105,24 @@ def _in_framework(header: Mapping[str, Any], framework: Framework) -> Configured
     convention = CONVENTIONS[chosen.convention]
     params, refused = read(said, framework, convention, {**chosen.params})
     odd = tuple(dict.fromkeys((*refused, *_odd(said, framework, convention), *_about(said.others, params))))
-    return Configured(convention.name, framework.name, convention.estimator, params, not_understood=odd)
+    others = tuple(_otherwise(said, framework, name, convention.name))
+    return Configured(
+        convention.name, framework.name, convention.estimator, params, not_understood=odd, alternatives=others
+    )
+
+
+def _otherwise(said: Settings, framework: Framework, name: str | None, own: str) -> Iterator[str]:
+    """The conventions that settings of which nothing is said would make of it, the version left as it is."""
+    seen = {own, None}
+    left = [key for key, effect in framework.keys.items() if effect.kind == "chooses"]
+    for key in left:
+        if key in said.values or key in ESTIMATOR_KEYS or key == "framework_version":
+            continue
+        for value in CHOICES:
+            found = _chosen(Settings({**said.values, key: value}), framework, name).convention
+            if found is not None and found not in seen:
+                seen.add(found)
+                yield found
 
 
 def _chosen(said: Settings, framework: Framework, name: str | None) -> Choice:

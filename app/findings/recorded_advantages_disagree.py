@@ -82,7 +82,8 @@ def _as_configured(candidate: dict[str, Any], said: dict[str, Any]) -> bool:
         return False
     names = {candidate["convention"], *candidate["same_as"]}
     if said["framework"] is not None and said["convention"] is not None:
-        return said["convention"] in names
+        left = said.get("alternatives", ()) if candidate["whitening"] == "own" else ()
+        return bool({said["convention"], *left} & names)
     return said["estimator"] in {CONVENTIONS[name].estimator for name in names if name in CONVENTIONS}
 
 

@@ -159,7 +159,7 @@ def answer_of(row: Analysis) -> Answer:
     said: Mapping[str, Any] = row.result or {}
     lines = [line_of(place, each) for place, each in enumerate(said.get("candidates") or ())]
     verdict = said.get("verdict")
-    sign, headline = headline_of(verdict, lines, (said.get("configured") or {}).get("convention"))
+    sign, headline = headline_of(verdict, lines, said.get("configured") or {})
     return Answer(
         id=row.id,
         state=row.state,
@@ -184,13 +184,19 @@ def answer_of(row: Analysis) -> Answer:
     )
 
 
-def headline_of(verdict: str | None, lines: Sequence[CandidateLine], said: str | None) -> tuple[str, str]:
-    """The kind of sign and the verdict in a few words. `said`: the convention that was configured."""
+def headline_of(
+    verdict: str | None, lines: Sequence[CandidateLine], configured: Mapping[str, Any]
+) -> tuple[str, str]:
+    """The kind of sign and the verdict in a few words. `configured`: as reconciliations have it."""
     matched = [each for each in lines if each.matched]
     right = [each for each in matched if each.mistake is None]
+    said, others = configured.get("convention"), {*(configured.get("alternatives") or ())}
     named = [each for each in right if said in (each.convention, *each.same_as)]
     if any(not each.contradicts for each in named):
         return "ok", f"These are {said}, as configured"
+    left = [each for each in right if each.whitening == "own" and others & {each.convention, *each.same_as}]
+    if left:
+        return "ok", f"These are {left[0].convention}, which the header leaves open beside {said}"
     if named:
         return "warning", f"These are {said}, but with {' and '.join(named[0].contradicts)}"
     sign, words = HEADLINES.get(verdict or "", ("info", ""))
@@ -252,6 +258,9 @@ def line_of(place: int, said: Mapping[str, Any]) -> CandidateLine:
 def configuration(said: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the file says was configured, as far as it does."""
     named = [(name, str(said[name])) for name in ("convention", "framework", "estimator") if said.get(name)]
+    unknown = [("framework", "unknown_framework"), ("estimator", "unknown_estimator")]
+    named += [(name, f"{said[key]} (Vantage does not know it)") for name, key in unknown if said.get(key)]
+    named += [("not understood", key) for key in said.get("not_understood") or ()]
     return named + [(name, value_text(value)) for name, value in (said.get("params") or {}).items()]
 
 

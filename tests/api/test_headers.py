@@ -118,3 +118,23 @@ def test_options_that_nothing_takes_are_refused(service: Service, convention: st
     for params in ({"no_std_norm": "perhaps"}, {"learning_rate": 1e-6}, {"gamma": 3}):
         asked = {"params": params} | ({"convention": convention} if convention else {})
         refused(service.post(f"/batches/{batch}/reconcile", json=asked), 422, next(iter(params)))
+
+
+@pytest.mark.parametrize("said", [{"adv_estimator": "grpo"}, {}])
+def test_a_switch_of_which_nothing_is_said_accuses_nobody(service: Service, said: dict[str, Any]) -> None:
+    """Divided by the std, and the header has no scale_rewards: either may have been meant."""
+    content = (DATA / "headers" / "trl-scale_rewards-none.jsonl").read_bytes()
+    kept = {"scale_rewards": None, "loss_type": None, "adv_estimator": None, "framework": "verl"}
+    body, findings = reconciled(service, header_changed(content, **{**kept, **said, "framework": "trl"}))
+    assert body["candidates"][0]["convention"] == "grpo/trl-group" and CODE not in findings
+    centred = header_changed(content, **{**kept, **said}, norm_adv_by_std_in_grpo=None)
+    header, *rows = centred.splitlines()
+    parsed = [json.loads(row) for row in rows]
+    for group in {row["group_id"] for row in parsed}:
+        inside = [row for row in parsed if row["group_id"] == group]
+        mean = sum(row["reward"] for row in inside) / len(inside)
+        for row in inside:
+            row["advantages"] = [row["reward"] - mean] * len(row["advantages"])
+    lines = b"\n".join([header, *(json.dumps(row).encode() for row in parsed)])
+    body, findings = reconciled(service, lines)
+    assert body["candidates"][0]["convention"].startswith("dr_grpo/") and CODE not in findings

@@ -68,13 +68,15 @@ HEADERS: list[tuple[dict[str, Any], str | None, dict[str, Any]]] = [
     ({"framework": "trl", "scale_rewards": "false"}, "dr_grpo/trl", {}),
     ({"framework": "trl", "scale_rewards": "batch", "beta": 0.04}, "grpo/trl-batch", {}),
     ({"framework": "trl", "multi_objective_aggregation": "normalize_then_sum"}, "gdpo/trl", {}),
-    ({"framework": "trl", "epsilon": 0.2, "epsilon_high": 0.28, "delta": 2.0}, "grpo/trl-group", {}),
-    ({"framework": "trl", "kl_coef": 0.04, "reward_weights": [1, 0.5]}, "grpo/trl-group",
+    ({"framework": "trl", "adv_estimator": "grpo", "epsilon": 0.2, "epsilon_high": 0.28, "delta": 2.0},
+     "grpo/trl-group", {}),
+    ({"framework": "trl", "adv_estimator": "grpo", "kl_coef": 0.04, "reward_weights": [1, 0.5]},
+     "grpo/trl-group",
      {"reward_weights": [1.0, 0.5]}),
     ({"framework": "trl", "adv_estimator": "rloo", "normalize_advantages": "True", "beta": "0.05"},
      "rloo/trl", {"normalize_advantages": True, "kl_coef": 0.05}),
-    ({"framework": "unsloth", "loss_type": "dr_grpo"}, "dr_grpo/trl", {}),
-    ({"framework": "trl", "loss_type": "dr_grpo"}, "grpo/trl-group", {}),
+    ({"framework": "unsloth", "adv_estimator": "grpo", "loss_type": "dr_grpo"}, "dr_grpo/trl", {}),
+    ({"framework": "trl", "adv_estimator": "grpo", "loss_type": "dr_grpo"}, "grpo/trl-group", {}),
     # ms-swift
     ({"framework": "ms-swift", "advantage_estimator": "rloo"}, "rloo/trl", {}),
     ({"framework": "ms-swift", "advantage_estimator": "rloo", "scale_rewards": "group"}, "grpo/trl-group",
@@ -226,3 +228,25 @@ def test_deep_and_odd_headers_are_read_without_failing() -> None:
            "lam": {"x": 1}, "args": ["--gamma"], "--": None, "": {}, "algo": {"type": 3}}  # fmt: skip
     said = configured(odd)
     assert said.convention is None and "gamma" not in said.params
+
+
+@pytest.mark.parametrize(
+    ("header", "alternatives"),
+    [
+        ({"framework": "verl", "adv_estimator": "grpo"}, {"dr_grpo/verl"}),
+        ({"framework": "verl", "adv_estimator": "grpo", "norm_adv_by_std_in_grpo": True}, set()),
+        ({"framework": "trl", "adv_estimator": "grpo"}, {"dr_grpo/trl", "grpo/trl-batch", "gdpo/trl"}),
+        ({"framework": "trl", "scale_rewards": "group"}, {"gdpo/trl"}),
+        ({"framework": "nemo-rl", "adv_estimator": "grpo"}, {"grpo/nemo", "rloo/nemo"}),
+        ({"framework": "openrlhf", "adv_estimator": "gae"}, set()),
+        ({"framework": "verl", "adv_estimator": "reinforce_plus_plus"}, set()),
+    ],
+)
+def test_what_a_header_leaves_open_is_named(header: dict[str, Any], alternatives: set[str]) -> None:
+    assert set(configured(header).alternatives) == alternatives
+
+
+@pytest.mark.parametrize("framework", ["trl", "ms-swift", "verl", "nemo-rl"])
+def test_a_framework_alone_configures_nothing(framework: str) -> None:
+    said = configured({"framework": framework, "reward_functions": ["a"], "group_size": 4})
+    assert (said.convention, said.estimator, said.unknown_framework) == (None, None, None)

@@ -115,6 +115,9 @@ class ConfiguredItem(Shape):
     not_understood: list[str] = Field(
         [], description="Keys about advantages of which Vantage does not know what they do."
     )
+    alternatives: list[str] = Field(
+        [], description="Conventions that it would be with settings of which the header says nothing."
+    )
 
 
 class ReconcileDetail(AnalysisShape):

@@ -13,10 +13,16 @@ _UNSCALED = ("none", "false", "0")
 
 
 def _choose(said: Settings, name: str | None) -> Choice:
+    if name is None and not any(key in said.values for key in _TELLING):
+        return Choice()
     found = _NAMES.get(name or "grpo")
     if found == "grpo/trl-group":
         return _grpo(said)
     return Choice(found)
+
+
+#: Keys that say which of its estimators it is about where none is named: GRPO, with a choice made.
+_TELLING = ("scale_rewards", "multi_objective_aggregation", "advantage_estimator")
 
 
 def _grpo(said: Settings) -> Choice:
@@ -94,6 +100,8 @@ def _swift(said: Settings, name: str | None) -> Choice:
     """ms-swift's three estimators, as TRL's GRPO with another mean or std where they differ from it."""
     if name in ("ppo", "gae"):
         return Choice("gae/trl-ppo")
+    if name is None and not any(key in said.values for key in _TELLING):
+        return Choice()
     estimator = name or "grpo"
     estimator = "grpo" if _NAMES.get(estimator) == "grpo/trl-group" else estimator
     if estimator in ("dr_grpo", "drgrpo"):
