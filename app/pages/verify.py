@@ -159,7 +159,9 @@ def answer_of(row: Analysis) -> Answer:
     said: Mapping[str, Any] = row.result or {}
     lines = [line_of(place, each) for place, each in enumerate(said.get("candidates") or ())]
     verdict = said.get("verdict")
-    sign, headline = headline_of(verdict, lines, said.get("configured") or {})
+    configured = said.get("configured") or {}
+    left = configured.get("alternatives") or ()
+    sign, headline = headline_of(verdict, lines, configured.get("convention"), left)
     return Answer(
         id=row.id,
         state=row.state,
@@ -185,16 +187,18 @@ def answer_of(row: Analysis) -> Answer:
 
 
 def headline_of(
-    verdict: str | None, lines: Sequence[CandidateLine], configured: Mapping[str, Any]
+    verdict: str | None, lines: Sequence[CandidateLine], said: str | None, others: Sequence[str] = ()
 ) -> tuple[str, str]:
-    """The kind of sign and the verdict in a few words. `configured`: as reconciliations have it."""
+    """The kind of sign and the verdict in a few words. `said`: the convention that was configured, `others`
+    those that the header leaves open beside it."""
     matched = [each for each in lines if each.matched]
     right = [each for each in matched if each.mistake is None]
-    said, others = configured.get("convention"), {*(configured.get("alternatives") or ())}
     named = [each for each in right if said in (each.convention, *each.same_as)]
     if any(not each.contradicts for each in named):
         return "ok", f"These are {said}, as configured"
-    left = [each for each in right if each.whitening == "own" and others & {each.convention, *each.same_as}]
+    left = [
+        each for each in right if each.whitening == "own" and {*others} & {each.convention, *each.same_as}
+    ]
     if left:
         return "ok", f"These are {left[0].convention}, which the header leaves open beside {said}"
     if named:
