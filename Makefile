@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo serve test fuzz test-trainers test-peers truth lint bench shots clean
+.PHONY: demo serve test fuzz chaos hostile test-trainers test-peers truth lint bench shots clean
 
 demo: $(VENV)/.installed  ## set up, load the example runs, serve http://127.0.0.1:8000
 	VANTAGE_DATA_DIR=$${VANTAGE_DATA_DIR:-.demo-data} $(BIN)/vantage demo
@@ -19,6 +19,14 @@ test: $(VENV)/.dev  ## set up, install what tests need (a browser included), run
 fuzz: $(VENV)/.dev  ## 10,000 damaged uploads and many odd requests, as every night; VANTAGE_FUZZ_SEED=2 for others
 	VANTAGE_FUZZ_FILES=$${VANTAGE_FUZZ_FILES:-10000} VANTAGE_FUZZ_REQUESTS=$${VANTAGE_FUZZ_REQUESTS:-100} \
 	  $(BIN)/python -m pytest tests/ingest/test_fuzz.py tests/api/test_schemathesis.py
+
+chaos: $(VENV)/.dev  ## clients at work while processes are killed, frozen, restarted; then every number is checked. SECONDS=600 SEED=0
+	$(BIN)/python -m tests.chaos.run --database sqlite --seconds $${SECONDS:-600} --seed $${SEED:-0}
+	$(BIN)/python -m tests.chaos.run --database postgresql --seconds $${SECONDS:-600} --seed $${SEED:-0}
+
+hostile: $(VENV)/.dev  ## files that would take all memory or time, requests that nobody means well, 10,000 damaged uploads
+	VANTAGE_FUZZ_FILES=$${VANTAGE_FUZZ_FILES:-10000} $(BIN)/python -m pytest tests/ingest/test_parquet_bombs.py \
+	  tests/ingest/test_amounts.py tests/inert tests/ingest/test_broken.py tests/ingest/test_fuzz.py tests/security
 
 test-trainers: $(VENV)/.dev  ## the client inside the real TRL and verl, in a venv of their own (downloads them)
 	$(BIN)/python client/trainers/run.py

@@ -138,8 +138,12 @@ def serving(
 def answers(server: Server) -> bool:
     if server.popen.poll() is not None:
         raise AssertionError(f"the server ended: {server.log.read_text()[-2000:]}")
+    return answers_at(server.url)
+
+
+def answers_at(url: str) -> bool:
     try:
-        return httpx.get(f"{server.url}/healthz", timeout=5).status_code == 200
+        return httpx.get(f"{url}/healthz", timeout=5).status_code == 200
     except httpx.TransportError:
         return False
 
