@@ -159,7 +159,7 @@ def describe(session: AnySession, analysis_id: str) -> dict[str, Any]:
 EMPTY: dict[str, dict[str, Any]] = {
     "reconcile": dict.fromkeys(
         ("recorded", "verdict", "candidates", "precision", "explanation", "deciding", "deciding_rollout",
-         "configured", "unknown")
+         "configured", "unknown", "difference")
     ),
     "sweep": {"points": None},
 }  # fmt: skip

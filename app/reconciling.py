@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from app.attempts import RECONCILIATION, Attempts
 from app.configured import Configured, configured, merged, takes
 from app.errors import Unprocessable
+from app.recorded_difference import from_configured
 from app.tensors import Loaded, group_numbers, load, prompt_keys, spread, tensor
 from estimators import CONVENTIONS, TOKEN_FIELDS, Request, missing
 from estimators.reconcile import Hints, Reconciliation, Recorded, TooLong, reconcile
@@ -27,6 +28,8 @@ PADDING = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|
 MOST_TOKENS = 4_000_000
 #: And if the answer takes no longer than this; what nothing explains is searched for longest.
 MOST_SECONDS = 4.0
+#: Frameworks whose rewards have no KL penalty unless they are told.
+NO_KL = ("verl", "skyrl", "slime", "areal")
 NOTHING = "The file has no advantages, neither per token nor per rollout: there is nothing to compare with."
 
 
@@ -80,7 +83,8 @@ def answer(
     asked: Mapping[str, Any] | None = None,
     until: float | None = None,
 ) -> dict[str, Any]:
-    """The answer of the API: `recorded`, `verdict`, `candidates` best first, and what the header says.
+    """The answer of the API: `recorded`, `verdict`, `candidates` best first, what the header says, and where
+    that does not give the recorded numbers, how far they lie from it (`app.recorded_difference`).
 
     `given`: the batch, if it is loaded already; then the work is done on its device. `asked`: a `convention`
     and `params` that the caller says were configured, over what the header says. Raises TooLong at `until`,
@@ -92,10 +96,21 @@ def answer(
     if recorded is None:
         return nothing(header, format, asked or {})
     found = reconcile(batch.batch, recorded, _hints(session, batch_id, header, batch, said), until)
-    return shown(found, batch.columns.index) | {
-        "configured": asdict(said),
-        "unknown": unknown(batch, said, header),
-    }
+    body = shown(found, batch.columns.index) | {"configured": asdict(said)}
+    apart = None
+    if not agrees(body):
+        apart = from_configured(batch.batch, recorded, body["configured"], batch.columns.index)
+    return body | {"unknown": unknown(batch, said, header), "difference": apart}
+
+
+def agrees(answer: Mapping[str, Any]) -> bool:
+    """Whether a candidate without a mistake gives what is recorded just as it was configured."""
+    named = answer["configured"]["convention"]
+    return any(
+        each["matched"] and not each["mistake"] and not each.get("contradicts")
+        and named in (each["convention"], *each["same_as"])
+        for each in answer["candidates"]
+    )  # fmt: skip
 
 
 def can_be(
@@ -158,7 +173,7 @@ def nothing(header: Mapping[str, Any], format: str, asked: Mapping[str, Any]) ->
     return {
         "recorded": None, "verdict": "nothing_recorded", "candidates": [], "precision": None,
         "explanation": NOTHING, "deciding": None, "deciding_rollout": None, "configured": asdict(said),
-        "unknown": [],
+        "unknown": [], "difference": None,
     }  # fmt: skip
 
 
@@ -236,11 +251,23 @@ def unknown(given: Loaded, said: Configured, header: Mapping[str, Any]) -> list[
         name for name in ("gamma", "lam") if hasattr(request.params, name) and name not in said.params
     ]
     tokens = given.batch.token_level_rewards is not None
-    if given.batch.ref_log_probs is not None and not tokens and "kl_coef" not in header:
+    if not tokens and not _kl_told(given, said, header, hasattr(request.params, "gamma")):
         lacking.append("kl_coef")
     if bool(torch.isnan(given.batch.scores).any()) and not tokens and given.batch.token_level_scores is None:
         lacking.append("reward")
     return lacking
+
+
+def _kl_told(given: Loaded, said: Configured, header: Mapping[str, Any], per_token: bool) -> bool:
+    """Whether it is known what a KL penalty has taken from the rewards, where these are recorded without it:
+    by the header, or as the framework has none by default and the file no KL."""
+    if "kl_coef" in said.params or "kl_coef" in header:
+        return True
+    if said.params.get("use_kl_in_reward") is False or header.get("use_kl_in_reward") is False:
+        return True
+    if given.batch.ref_log_probs is not None or given.batch.kl is not None:
+        return False
+    return not per_token or said.framework in NO_KL
 
 
 def shown(found: Reconciliation, index: NDArray[np.int64]) -> dict[str, Any]:

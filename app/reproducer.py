@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.errors import Busy, NotFound, Unprocessable
-from app.findings import recorded_advantages_disagree
+from app.findings import recorded_advantages_disagree, recorded_advantages_unchecked
 from app.findings.finding import SEVERITIES
 from app.recorded_rows import Row
 from app.replay import Made, Replay
@@ -40,13 +40,14 @@ def of_finding(
         raise NotFound(f"The batch has no finding {code!r}. It has: {there}.")
     report = reports[0]
     disagrees = code == recorded_advantages_disagree.CODE
+    reconciled = disagrees or code == recorded_advantages_unchecked.CODE
     made = _made(report["evidence"], report["evidence"].get("verdict") != "no_match") if disagrees else None
 
     def looked(least: int) -> Shows:
         """Whether rows show it, no less grave than the severity at this place."""
 
         def shows(place: Replay, header: Mapping[str, Any], rows: Sequence[Row], name: str) -> bool:
-            found = place.findings(header, rows, name, disagrees, made)
+            found = place.findings(header, rows, name, reconciled, made)
             same = [said for said in found if said["code"] == code and _alike(said, report)]
             return any(SEVERITIES.index(said["severity"]) <= least for said in same)
 
@@ -69,11 +70,12 @@ def _made(best: Mapping[str, Any], matched: bool) -> Made | None:
 
 
 def _alike(said: dict[str, Any], report: dict[str, Any]) -> bool:
-    """By the same proof. Of recorded advantages: the same mistake, or none in both."""
+    """By the same proof. Of recorded advantages: the same mistake, or none in both, and of the same kind."""
     if said["code"] != recorded_advantages_disagree.CODE:
         return proof_of(said) == proof_of(report)
     mistakes = [str(each["evidence"].get("mistake")).partition(":")[0] for each in (said, report)]
-    return mistakes[0] == mistakes[1] and said["evidence"]["verdict"] == report["evidence"]["verdict"]
+    same = all(said["evidence"].get(name) == report["evidence"].get(name) for name in ("verdict", "kind"))
+    return mistakes[0] == mistakes[1] and same
 
 
 def proof_of(report: Mapping[str, Any]) -> dict[str, Any]:

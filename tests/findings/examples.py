@@ -59,6 +59,12 @@ def strided() -> list[Row]:
     return rewarded(groups, advantage=lambda i: float(made.ravel()[i]))
 
 
+def without_critic() -> list[Row]:
+    """Recorded advantages of a critic whose values are not in the file."""
+    random = np.random.default_rng(5)
+    return rewarded(MIXED, advantages=lambda i: random.normal(0, 1, 4).tolist())
+
+
 def leaking_kl() -> list[Row]:
     random, mask = np.random.default_rng(0), np.array([1, 1, 1, 0, 0, 1, 1, 1])
     rows = rewarded(MIXED[:2])
@@ -148,6 +154,7 @@ OWN: dict[str, Example] = {
     ),
     "mask_length_mismatch": ({}, rewarded(MIXED, response_mask=lambda i: [1] * (3 if i % 6 == 0 else 4))),
     "recorded_advantages_disagree": ({"framework": "verl", "adv_estimator": "grpo"}, strided()),
+    "recorded_advantages_unchecked": ({"framework": "verl", "adv_estimator": "gae"}, without_critic()),
     "sign_flips": ({}, rewarded([EASY, HARD] * 4)),
     "task_offset": (
         {},

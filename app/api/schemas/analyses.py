@@ -120,6 +120,32 @@ class ConfiguredItem(Shape):
     )
 
 
+class DifferenceItem(Shape):
+    """How far the recorded advantages lie from what was configured, and where."""
+
+    convention: str
+    params: dict[str, Any] = Field(description="Those that matter most, as they were taken.")
+    compared: int = Field(description="Unmasked tokens, or rollouts where one number is recorded of each.")
+    off: int = Field(description="Of these, how many differ by more than rounding.")
+    rollouts: int
+    rollouts_off: int
+    max_abs_error: Number
+    median_abs_error: Number
+    scale: Number = Field(description="Root mean square of the computed numbers.")
+    correlation: Number | None = Field(description="Of both; null where one of them does not vary.")
+    rollout: int = Field(description="Where they differ most.")
+    token: int | None = Field(description="The position there; null for one number per rollout.")
+    recorded: Number
+    computed: Number
+    zeros: int = Field(description="Of those that differ, how many are recorded as 0.")
+    ends: bool = Field(description="All that differ are the last unmasked token of their rollout.")
+    shift: Literal[1, -1] | None = Field(
+        description="By so many tokens late (1) or early (-1) nine in ten agree: `shifted` of them."
+    )
+    shifted: int
+    failing: list[int] = Field(description="Rollouts that differ, the furthest off first, at most 200.")
+
+
 class ReconcileDetail(AnalysisShape):
     """Which convention, or mistake, made the recorded advantages."""
 
@@ -134,6 +160,9 @@ class ReconcileDetail(AnalysisShape):
     configured: ConfiguredItem | None
     unknown: list[str] | None = Field(
         description="Fields and parameters that would have to be known to compute what was configured."
+    )
+    difference: DifferenceItem | None = Field(
+        None, description="Where what was configured does not give the recorded numbers."
     )
 
 
