@@ -56,6 +56,9 @@ SETTING = (
 )
 
 
+STRANGE = "What it does is not known here, so this may be right."
+
+
 def prepare(
     session: AnySession,
     batch_id: str,
@@ -93,6 +96,8 @@ def judge(view: View, found: dict[str, Any]) -> Report | None:
         return _other(view, found, plain[0]) if said["estimator"] else None
     if matched and _said(matched[0], said):
         return contradicted(view, found, matched[0] | {"contradicts": [_said(matched[0], said)]})
+    if matched and (strange := _not_known(said)):
+        return _fits(view, found, matched[0], strange)
     if matched:
         return (_set_otherwise if _free(matched[0], said) else _mistaken)(view, found, matched[0])
     return None if lacking(view, found) else unexplained(view, found)
@@ -129,6 +134,25 @@ def _free(candidate: dict[str, Any], said: dict[str, Any]) -> bool:
     if said["framework"] is not None and said["convention"] is not None:
         return False
     return said["estimator"] in (None, CONVENTIONS[candidate["convention"]].estimator)
+
+
+def _not_known(said: dict[str, Any]) -> str:
+    """What the header names and Vantage does not know: a framework, an estimator, or keys."""
+    named = said.get("unknown_framework") or said.get("unknown_estimator")
+    return str(named or ", ".join(said.get("not_understood", ())))
+
+
+def _fits(view: View, found: dict[str, Any], best: dict[str, Any], strange: str) -> Report:
+    return report(
+        view,
+        "info",
+        f"The header has {strange}, which Vantage does not know; the numbers fit {best['convention']} with "
+        f"{best['mistake']}.",
+        explanation=f"{best['explanation']} {STRANGE}",
+        remedy="Nothing, if that is what the trainer does.",
+        evidence=evidence(found, best, "mistake"),
+        rollouts=_rows(view, found, best),
+    )
 
 
 def _set_otherwise(view: View, found: dict[str, Any], best: dict[str, Any]) -> Report:
