@@ -16,7 +16,7 @@ NONE = (
 #: Largest difference, relative to the size of the numbers, that a lower precision on the way may leave.
 NEARLY = 2.0**-6
 #: How a batch may have its groups for these to be the trainer's; and baselines that need none.
-KNOWN_GROUPS = ("recorded", "derived:prompt", "derived:adjacent_prompt", "derived:column:")
+KNOWN_GROUPS = ("recorded", "derived:prompt", "derived:column:")
 ALONE = ("batch", "apart")
 #: Parameters that the recorded numbers tell themselves where they are exact enough.
 SOLVED = frozenset(("gamma", "lam"))
@@ -39,6 +39,9 @@ def lacking(view: View, found: dict[str, Any]) -> list[str]:
     # Groups that were guessed may not be those that the trainer compared.
     how = view.fields.get("group_id", "recorded")
     guessed = not how.startswith(KNOWN_GROUPS) and baseline_named(view) not in ALONE
+    weighed = view.fields.get("reward", "").startswith("derived:sum(components")
+    if weighed and view.header.get("reward_weights") is None:
+        names.append("reward_weights")
     return [*names, "group_id"] if guessed else names
 
 

@@ -128,3 +128,22 @@ def test_what_cannot_be_told_accuses_nobody(service: Service) -> None:
     for name, header in (("framework", {"framework": "home-made"}), ("estimator", {"adv_estimator": "mine"})):
         said = uploaded(service, rows, f"unknown {name}", **header)
         assert not {CODE, UNCHECKED} & set(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "configured", "recorded"),
+    [("05a", "gamma", 1.0, 0.9), ("05b", "lam", 0.95, 0.5), ("05c", "gamma", 1.0, 0.9)],
+)
+def test_a_setting_that_contradicts_the_header_is_named(
+    service: Service, name: str, setting: str, configured: float, recorded: float
+) -> None:
+    found = said_of(service, (DATA / f"{name}.jsonl").read_bytes())[CODE]
+    assert found["severity"] == "warning" and found["evidence"]["kind"] == "setting"
+    (said,) = found["evidence"]["contradicts"]
+    assert (said["name"], said["configured"], said["recorded"]) == (setting, configured, recorded)
+    assert said["uncertainty"] < 1e-4 and f"{recorded:g} (the file says {configured:g})" in found["title"]
+
+
+def test_what_was_guessed_accuses_nobody(service: Service) -> None:
+    content = (DATA / "01-completions_00001.parquet").read_bytes()
+    assert CODE not in said_of(service, content, filename="completions_00001.parquet")
