@@ -39,7 +39,11 @@ rewards that are equal in a group, ties, all zero, or around a million; rewards 
 the last cell, or spread; and on {{nasty}} with what breaks arithmetic: groups of 8 and 16 times .1, .3, .7 or
 100.1, NaN and infinite rewards, spreads whose squares overflow, ids like "07", "+7" and "1e3". An error is
 the largest |difference| / max(1, max |A|). Where squares overflow ours refuses, with a sentence, what
-frameworks turn into 0 or NaN.
+frameworks turn into 0 or NaN. Scores that are not finite are compared where rollouts are compared with each
+other and the score stands on an unmasked token: on a masked one ours leaves it out, and of estimators
+per token (GAE, REINFORCE++, ReMax, token baselines) ours keeps whitening to the finite ones, where a
+framework's whole batch is NaN. Groups of equal rewards in single precision are not compared for REINFORCE++ and
+GDPO: they whiten over the batch what rounding left, and that depends on how the framework pads.
 
 Double precision agrees within {DOUBLE:g}. Functions that round on the way to single precision (marked ·), and
 single precision itself, agree within {SINGLE:g}, or a millionth of the largest reward where that is more, or

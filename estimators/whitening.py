@@ -201,7 +201,7 @@ def _around_other_means(
 
 def _within(setting: Whitening, squares: float, mean: float) -> None:
     """Refuses where the squares overflow, but not where the mean is not finite: that was recorded so."""
-    if setting.scale and math.isfinite(mean) and squares == math.inf:
+    if setting.scale and math.isfinite(mean) and not math.isfinite(squares):
         raise Refused(
             "The squares of the advantages overflow: their spread is beyond what double precision holds. "
             "Clip or rescale what they come from, or ask for the scope none."
