@@ -1,6 +1,6 @@
 """Our advantages beside the frameworks' own functions on seeded random batches: `make test-peers`.
 
-    python benchmarks/agreement.py [--batches 140] [--nasty 60] [--write]
+    python benchmarks/agreement.py [--batches 70] [--nasty 40] [--write]
 
 verl's whole registry, KL penalties, whitening and averages of losses; OpenRLHF's estimators, TRL's GRPO and
 RLOO trainers between rewards and advantages, torchrl's GAE; and, where `VANTAGE_PEERS_DIR` holds them, single
@@ -42,8 +42,8 @@ the largest |difference| / max(1, max |A|). Where squares overflow ours refuses,
 frameworks turn into 0 or NaN. Scores that are not finite are compared where rollouts are compared with each
 other and the score stands on an unmasked token: on a masked one ours leaves it out, and of estimators
 per token (GAE, REINFORCE++, ReMax, token baselines) ours keeps whitening to the finite ones, where a
-framework's whole batch is NaN. Groups of equal rewards in single precision are not compared for REINFORCE++ and
-GDPO: they whiten over the batch what rounding left, and that depends on how the framework pads.
+framework's whole batch is NaN. Groups of equal rewards in single precision are not compared for REINFORCE++
+and GDPO: they whiten over the batch what rounding left, and that depends on how the framework pads.
 
 Double precision agrees within {DOUBLE:g}. Functions that round on the way to single precision (marked ·), and
 single precision itself, agree within {SINGLE:g}, or a millionth of the largest reward where that is more, or
@@ -116,8 +116,8 @@ def compared(pair: Pair, batches: list[Padded], failed: list[str]) -> str:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--batches", type=int, default=140)
-    arguments.add_argument("--nasty", type=int, default=60)
+    arguments.add_argument("--batches", type=int, default=70)
+    arguments.add_argument("--nasty", type=int, default=40)
     arguments.add_argument("--write", action="store_true", help="write docs/agreement.md")
     chosen = arguments.parse_args()
     torch.set_num_threads(1)
