@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 from sqlalchemy import Engine, func, select
 
@@ -31,9 +32,9 @@ from tests import databases
 from tests.acceptance.checks import assert_nothing_partial, assert_whole
 from tests.acceptance.dumps import GROUP_SIZE, reward_of
 from tests.acceptance.processes import end_children
-from tests.chaos.site import ROLLOUTS, TOKENS, Site, load
+from tests.chaos.site import ROLLOUTS, TOKENS, Site, ask, load
 
-CLIENTS = 4
+CLIENTS, ASKED = 4, 10
 RECOVERY_SECONDS = 120.0
 PAUSE = (2.0, 8.0)
 
@@ -51,6 +52,8 @@ def chaos(folder: Path, url: str | None, seconds: float, seed: int) -> dict[str,
         left = wait_for_all(site)
         found = [f"{kind} {id} is still open" for kind, id in left]
         recovered = time.monotonic() - began
+        ask_for_some(site)
+        wait_for_all(site)
         found += violations(site)
     finally:
         if site.process is not None:
@@ -75,6 +78,13 @@ def harm(site: Site, seconds: float, seed: int) -> None:
     stop.set()
     for client in clients:
         client.join(60)
+
+
+def ask_for_some(site: Site) -> None:
+    """Estimates also of batches for which nobody came to ask while all was in motion."""
+    with httpx.Client(base_url=site.address, timeout=60) as client:
+        for upload in sorted(site.uploads)[:ASKED]:
+            ask(site, client, upload)
 
 
 def wait_for_all(site: Site) -> list[tuple[str, str]]:
