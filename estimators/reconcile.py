@@ -98,7 +98,8 @@ def _answer(search: Search) -> Reconciliation:
     top = _tier(best, search.hints)
     rest = [each for each in _distinct(best, search.hints) if each not in top]
     agreeing = {each.convention.name for each in rights}
-    beside = [each for each in _distinct(every, search.hints) if each.convention.name not in agreeing]
+    beside = [each for each in _distinct(every, search.hints)
+              if each.label is not None or each.convention.name not in agreeing]  # fmt: skip
     listed = [*top, *rest, *(beside if rights else [])][:_MOST]
     candidates = [candidate(each, search, True, _same_as(each, top), proved(search, each, top))
                   for each in listed]  # fmt: skip
