@@ -54,6 +54,13 @@ SETTING = (
     "Either std, and any small ε, is in use, and nothing says which was meant here: the population std makes "
     "the advantages of a group of n larger by √(n/(n−1)) than the sample std."
 )
+#: What a header names as well, which does not say a version or a trainer.
+VERSIONS = {
+    "gae/verl": ("gae/verl-0.4",),
+    "reinforce_plus_plus/verl": ("reinforce_plus_plus/verl-0.8",),
+    "grpo_vectorized/verl": ("grpo_vectorized/verl-0.7",),
+    "grpo/trl-group": ("grpo/trl-async",),
+}
 
 
 STRANGE = "What it does is not known here, so this may be right."
@@ -110,7 +117,7 @@ def _as_configured(candidate: dict[str, Any], said: dict[str, Any]) -> bool:
     names = {candidate["convention"], *candidate["same_as"]}
     if said["framework"] is not None and said["convention"] is not None:
         left = said.get("alternatives", ()) if candidate["whitening"] == "own" else ()
-        return bool({said["convention"], *left} & names)
+        return bool({said["convention"], *left, *VERSIONS.get(said["convention"], ())} & names)
     return said["estimator"] in {CONVENTIONS[name].estimator for name in names if name in CONVENTIONS}
 
 
