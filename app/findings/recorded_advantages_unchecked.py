@@ -5,7 +5,8 @@ Said only where the header names a convention; it accuses nobody. What is missin
 values, log-probabilities of the reference), a parameter (γ, λ, the coefficient of the KL penalty), or a
 header key about advantages of which it is not known what it does.
 
-Seen as: a reconciliation without an answer, on a batch that may well be right.
+Seen as: the question whether recorded advantages are right, of numbers without what they were computed from
+(OpenRLHF#843, Search-R1#65).
 
 Remedy: dump what is missing with the rollouts, or name it in the header.
 

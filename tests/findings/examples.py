@@ -59,6 +59,13 @@ def strided() -> list[Row]:
     return rewarded(groups, advantage=lambda i: float(made.ravel()[i]))
 
 
+def moved() -> list[Row]:
+    """Recorded advantages of which every second group's are moved by as much as is between its rewards."""
+    away = [np.array(group) - np.mean(group) for group in MIXED]
+    made = np.concatenate([each + number % 2 for number, each in enumerate(away)])
+    return rewarded(MIXED, advantage=lambda i: float(made[i]))
+
+
 def without_critic() -> list[Row]:
     """Recorded advantages of a critic whose values are not in the file."""
     random = np.random.default_rng(5)
@@ -155,6 +162,7 @@ OWN: dict[str, Example] = {
     "mask_length_mismatch": ({}, rewarded(MIXED, response_mask=lambda i: [1] * (3 if i % 6 == 0 else 4))),
     "recorded_advantages_disagree": ({"framework": "verl", "adv_estimator": "grpo"}, strided()),
     "recorded_advantages_unchecked": ({"framework": "verl", "adv_estimator": "gae"}, without_critic()),
+    "group_sum_not_zero": ({"framework": "verl", "adv_estimator": "grpo"}, moved()),
     "sign_flips": ({}, rewarded([EASY, HARD] * 4)),
     "task_offset": (
         {},
