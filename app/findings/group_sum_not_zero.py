@@ -46,7 +46,8 @@ def check(view: View) -> Report | None:
     if convention is None or not view.grouped or not _differs(view):
         return None
     advantage = np.where(np.isfinite(view.advantage), view.advantage, 0.0)
-    total, size = (np.bincount(view.group, each, view.groups) for each in (advantage, np.abs(advantage)))
+    total: Floats = np.bincount(view.group, advantage, view.groups).astype(np.float64)
+    size: Floats = np.bincount(view.group, np.abs(advantage), view.groups).astype(np.float64)
     compared = _whole(view) & (size > 0)
     off = compared & (np.abs(total) > np.maximum(BALANCED * size, _rounding(view, size)))
     if not off.any() or off.sum() < SHARE * compared.sum():
