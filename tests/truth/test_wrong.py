@@ -67,6 +67,36 @@ def test_single_rollouts_with_components_are_stored(service: Service, name: str)
 
 
 @pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("02-rloo-trl.jsonl", {"convention": "rloo/trl", "params": {"normalize_advantages": True}}),
+        ("02-gdpo-nemo.jsonl", {"convention": "gdpo/nemo"}),
+    ],
+)
+def test_fully_masked_rollouts_count_where_responses_are_whitened(
+    service: Service, name: str, body: dict[str, Any]
+) -> None:
+    found = Uploaded(service, name)
+    lines = [json.loads(line) for line in (FILES / name).read_text().splitlines()]
+    masks = [line["response_mask"] for line in lines if "response_mask" in line]
+    for mask, mine, theirs in zip(masks, found.estimated(**body), found.recorded, strict=True):
+        # No advantage of a masked token is used; ours are 0.
+        kept = [value if counts else 0.0 for value, counts in zip(theirs, mask, strict=True)]
+        assert mine == pytest.approx(kept, rel=1e-5, abs=1e-7)
+    assert "recorded_advantages_disagree" not in found.findings
+    assert body["convention"] in named(found.verdict())
+
+
+def test_ids_that_read_alike_are_two_groups(service: Service) -> None:
+    found = Uploaded(service, "03.jsonl")
+    lines = [json.loads(line) for line in (FILES / "03.jsonl").read_text().splitlines()]
+    for row, (value,) in zip(lines, found.estimated(convention="rloo_vectorized/verl"), strict=True):
+        siblings = [each["reward"] for each in lines if each["group_id"] == row["group_id"]]
+        rest = (sum(siblings) - row["reward"]) / (len(siblings) - 1)
+        assert value == pytest.approx(row["reward"] - rest)
+
+
+@pytest.mark.parametrize(
     ("name", "convention", "params"),
     [
         ("04-gae-openrlhf.jsonl", "gae/openrlhf", {"no_std_norm": True}),
@@ -88,6 +118,14 @@ def test_options_of_a_framework_are_read(
     assert asked["verdict"] in ("match", "ambiguous") and convention in named(asked)
 
 
+@pytest.mark.parametrize(("name", "words"), [("05a.jsonl", "γ"), ("05b.jsonl", "λ"), ("05c.jsonl", "γ")])
+def test_a_parameter_that_contradicts_the_header_is_a_finding(
+    service: Service, name: str, words: str
+) -> None:
+    found = Uploaded(service, name).findings["recorded_advantages_disagree"]
+    assert found["severity"] in ACCUSING and words in found["title"]
+
+
 @pytest.mark.parametrize("name", ["06a.jsonl", "06b.jsonl", "06c.jsonl", "06d.jsonl"])
 def test_numbers_that_nothing_explains_are_a_finding(service: Service, name: str) -> None:
     found = Uploaded(service, name)
@@ -100,6 +138,13 @@ def test_numbers_that_nothing_explains_are_a_finding(service: Service, name: str
 def test_rewards_per_token_are_rewards(service: Service) -> None:
     found = Uploaded(service, "token-rewards-only.jsonl").findings["zero_variance_groups"]
     assert found["evidence"]["constant_groups"] == 4
+
+
+@pytest.mark.parametrize("name", ["08-one-constant.jsonl", "08-two-constant.jsonl"])
+def test_float32_is_that_of_the_framework_to_the_last_bit(service: Service, name: str) -> None:
+    found = Uploaded(service, name)
+    assert found.estimated(convention="grpo/verl", precision="float32") == found.recorded
+    assert "recorded_advantages_disagree" not in found.findings
 
 
 @pytest.mark.parametrize(
@@ -131,3 +176,8 @@ def test_healthy_batches_are_left_alone(service: Service, name: str, code: str) 
 def test_a_reward_that_its_token_rewards_do_not_sum_to_is_a_finding(service: Service) -> None:
     found = Uploaded(service, "turn-bonus-left-out-of-token-rewards.jsonl")
     assert "reward_sum_mismatch" in found.findings
+
+
+def test_log_probs_that_part_in_one_turn_are_named_with_the_turn(service: Service) -> None:
+    said = Uploaded(service, "log-probs-apart-in-one-turn.jsonl").findings["log_prob_gap_in_turn"]
+    assert "turn" in said["title"]
