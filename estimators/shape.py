@@ -74,10 +74,13 @@ class Shape:
         except Refused:
             return None
 
-    def whitened_over(self, ids: Tensor, setting: Whitening) -> Affine:
-        """What the setting does over scopes `ids` `[B]` of our own."""
+    def whitened_over(self, ids: Tensor, setting: Whitening) -> Affine | None:
+        """What the setting does over scopes `ids` `[B]` of our own; None where its squares overflow."""
         count, mean, m2 = self.moments
-        return rollout_affine(mean, m2, count, ids, replace(setting, scope="rank"))
+        try:
+            return rollout_affine(mean, m2, count, ids, replace(setting, scope="rank"))
+        except Refused:
+            return None
 
 
 def of_all(moments: tuple[Tensor, Tensor, Tensor], setting: Whitening) -> Affine:

@@ -170,7 +170,9 @@ def test_advantages_on_masked_tokens(
 
 def test_each_rank_holds_one_rollout(sqlite_engine: Engine, tmp_path: Path) -> None:
     said = found(sqlite_engine, tmp_path, canonical("29"))["too_few_tokens_to_whiten"]
+    tried = said["evidence"].pop("tried")
     assert said["evidence"] == {"scope": "rank", "scopes": 2, "too_small": 2, "tokens": 2, "rollouts": 1}
+    assert tried == {"all_ranks": {"helps": True, "rollouts": 2, "tokens": 6}}
 
 
 def test_a_batch_of_one_token(sqlite_engine: Engine, tmp_path: Path) -> None:
