@@ -88,6 +88,8 @@ def _answer(search: Search) -> Reconciliation:
     proof = Proof(search)
     every = [each for each in _matched(search, wrong=True) if proof.supported(each)]
     every = [as_option(each, search.hints) for each in every]
+    if search.view.scale == 0:  # that many mistakes give 0 everywhere tells of none of them
+        every = [each for each in every if each.label is None]
     rights = [each for each in every if each.label is None]
     if rights and _beaten(search, rights, every):
         rights = []
@@ -95,7 +97,7 @@ def _answer(search: Search) -> Reconciliation:
     plain = [each for each in every if not fitted(each.label)]
     every = plain if any(each.label for each in plain) or rights else every
     best = _apart(search, rights or every)
-    top = _tier(best, search.hints)
+    top = _with_rivals(_tier(best, search.hints), best, search.hints)
     rest = [each for each in _distinct(best, search.hints) if each not in top]
     agreeing = {each.convention.name for each in rights}
     beside = [each for each in _distinct(every, search.hints)
@@ -111,8 +113,19 @@ def _answer(search: Search) -> Reconciliation:
     return _verdict(search, top, candidates)
 
 
+def _with_rivals(top: list[Found], best: Sequence[Found], hints: Hints) -> list[Found]:
+    """Beside a mistake, the others that give the same numbers of the same convention: none of several is the
+    one, whichever stands first in the registry."""
+    if not top or top[0].label is None:
+        return top
+    names, own = {name_of(each.label) for each in top}, top[0].convention
+    others = [each for each in _distinct(best, hints) if each.convention is own and each not in top]
+    return top + [each for each in others if name_of(each.label) not in names]
+
+
 def _verdict(search: Search, top: Sequence[Found], candidates: Sequence[Candidate]) -> Reconciliation:
-    verdict: Verdict = "no_match" if not top else "match" if _one(top, search.hints) else "ambiguous"
+    sure = bool(top) and len({name_of(each.label) for each in top}) == 1 and _one(top, search.hints)
+    verdict: Verdict = "no_match" if not top else "match" if sure else "ambiguous"
     deciding, rollout = _deciding(top, search) if verdict == "ambiguous" else (None, None)
     level: Level = "token" if search.view.recorded.per_token else "rollout"
     text = summary(verdict, candidates, len(top)) if top else unexplained(search, candidates)
