@@ -11,7 +11,7 @@ from app.settings import Settings
 
 log = get_logger("vantage.data")
 
-PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+PRIVATE_FOLDER = 0o700
 #: What shows that a folder is one of ours: only such a folder's permissions are changed.
 MARKS = ("vantage.db", "serve.lock", "migrate.lock", "spool")
 OTHERS = stat.S_IRWXG | stat.S_IRWXO

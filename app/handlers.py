@@ -18,7 +18,7 @@ from app.errors import AppError
 from app.responses import problem
 from estimators import Refused
 from storage.arrays import Corrupt
-from storage.database import DatabaseGone
+from storage.database_file import DatabaseGone
 from storage.pages import BadCursor
 
 #: Answered to programs also where a browser asks.

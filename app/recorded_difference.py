@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from estimators import Batch, Request
 from estimators.difference import difference
-from estimators.reconciliation import Recorded
+from estimators.reconcile_configured import request_of
+from estimators.reconciliation import Hints, Recorded
 
 #: Parameters that a sentence names.
 NAMED = ("gamma", "lam", "epsilon", "reward_weights", "kl_coef")
@@ -20,7 +21,8 @@ def from_configured(
 ) -> dict[str, Any] | None:
     """`estimators.difference.Difference` with the rollouts' own numbers (`index` `[B]`), the `convention` and
     its named `params`. None where no convention is configured or the batch does not allow it."""
-    request = request_of(configured)
+    hints = Hints(params=configured.get("params") or {}, convention=configured.get("convention"))
+    request = request_of(hints)
     if request is None or request.grouping != "group_id":
         return None
     found = difference(batch, recorded, request)
@@ -37,24 +39,6 @@ def from_configured(
         "rollout": int(index[found.rollout]),
         "failing": index[list(found.failing)].tolist(),
     }
-
-
-def request_of(configured: Mapping[str, Any]) -> Request | None:
-    """What is configured as a request, with those of its parameters that the convention takes."""
-    convention = configured.get("convention")
-    if convention is None:
-        return None
-    kept: dict[str, Any] = {}
-    for name, value in (configured.get("params") or {}).items():
-        try:
-            Request.from_dict({"convention": convention, "params": {name: value}})
-        except ValueError:
-            continue
-        kept[name] = value
-    try:
-        return Request.from_dict({"convention": convention, "params": kept})
-    except ValueError:
-        return None
 
 
 def _matters(name: str, request: Request) -> bool:

@@ -1,11 +1,12 @@
 """What keeps a command from starting, as one sentence: a damaged, foreign or newer database, a full disk."""
 
-import errno
 import sqlite3
 
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from storage.database import DatabaseGone, NewerSchema
+from storage.database import NewerSchema
+from storage.database_file import DatabaseGone
+from storage.faults import fault_of, sqlite_code
 
 DAMAGED = (
     "The database file is damaged. `vantage check` says what of it can still be read; restore a backup, or "
@@ -21,26 +22,17 @@ AWAY = (
     "The database does not answer. See that it runs and that the URL (VANTAGE_DATABASE_URL, --database-url) "
     "is right."
 )
-#: A part of SQLite's message, and what it means here.
-MEANINGS = (
-    ("not a database", FOREIGN),
-    ("malformed", DAMAGED),
-    ("disk I/O error", DAMAGED),
-    ("database or disk is full", FULL),
-    ("readonly", READ_ONLY),
-    ("read-only", READ_ONLY),
-    ("unable to open", READ_ONLY),
-)
+#: SQLite's primary result codes: CORRUPT, IOERR; NOTADB; READONLY, CANTOPEN.
+MEANINGS = {11: DAMAGED, 10: DAMAGED, 26: FOREIGN, 8: READ_ONLY, 14: READ_ONLY}
 
 
 def sentence(error: BaseException) -> str | None:
     """What a person can do about it; None for an error that nobody foresaw."""
     if isinstance(error, NewerSchema | DatabaseGone):
         return str(error)
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+    if fault_of(error) == "no space left":
         return FULL
     cause = error.orig if isinstance(error, DatabaseError) else error
     if isinstance(cause, sqlite3.DatabaseError):
-        text = str(cause)
-        return next((meaning for part, meaning in MEANINGS if part in text), None)
+        return MEANINGS.get(sqlite_code(cause))
     return AWAY if isinstance(error, OperationalError) else None

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from estimators.batch import Batch
 from estimators.estimate import estimate, missing
-from estimators.masked import repeated, segment_sums
+from estimators.masked import repeated
+from estimators.reconcile_configured import compared
 from estimators.reconcile_recorded import View
 from estimators.reconciliation import Recorded
 from estimators.refused import Refused
@@ -61,7 +62,7 @@ def difference(batch: Batch, recorded: Recorded, request: Request) -> Difference
     if missing(batch, request):
         return None
     view = View(batch, recorded)
-    computed = _nearer(_computed(batch, recorded, request), recorded, batch, request)
+    computed = _nearer(_computed(view, batch, request), view, batch, request)
     if computed is None:
         return None
     taken = torch.isfinite(recorded.advantages) & torch.isfinite(computed)
@@ -69,29 +70,24 @@ def difference(batch: Batch, recorded: Recorded, request: Request) -> Difference
     return _measured(view, computed, taken) if bool(taken.any()) else None
 
 
-def _computed(batch: Batch, recorded: Recorded, request: Request) -> Tensor | None:
+def _computed(view: View, batch: Batch, request: Request) -> Tensor | None:
     """What the request gives, in the shape of what is recorded."""
     try:
-        result = estimate(batch, request)
+        found, per_token = compared(view, batch, estimate(batch, request))
     except Refused:
         return None
-    found = result.advantages.double()
-    if recorded.per_token:
-        return found if result.per_token else repeated(found, batch.lengths)
-    if not result.per_token:
-        return found
-    kept = torch.where(batch.response_mask, found, 0.0)
-    return segment_sums(kept, batch.offsets) / batch.unmasked.clamp(min=1)
+    spread = view.recorded.per_token and not per_token
+    return repeated(found, batch.lengths).double() if spread else found.double()
 
 
-def _nearer(exact: Tensor | None, recorded: Recorded, batch: Batch, request: Request) -> Tensor | None:
+def _nearer(exact: Tensor | None, view: View, batch: Batch, request: Request) -> Tensor | None:
     """Each number as the framework's single precision gives it, where that is nearer."""
     if exact is None:
         return None
-    single = _computed(batch, recorded, replace(request, precision="float32"))
+    single = _computed(view, batch, replace(request, precision="float32"))
     if single is None:
         return exact
-    target = recorded.advantages.double()
+    target = view.values.double()
     return torch.where((single - target).abs() < (exact - target).abs(), single, exact)
 
 

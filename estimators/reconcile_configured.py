@@ -70,7 +70,7 @@ def as_configured(search: Search, hints: Hints) -> Found | None:
 
 def _fit(search: Search, batch: Batch, request: Request, result: Result) -> Fit:
     view = search.view
-    exact, per_token = _compared(view, batch, result)
+    exact, per_token = compared(view, batch, result)
     fit = view.fit(exact, per_token, IDENTITY)
     moved = shaken(batch) if search.small or not per_token else None
     if fit.matched or (moved is None and fit.rms > _FAR * max(view.scale, 1e-12)):
@@ -83,7 +83,7 @@ def _fit(search: Search, batch: Batch, request: Request, result: Result) -> Fit:
 
 def _again(view: View, batch: Batch, request: Request) -> Tensor | None:
     try:
-        return _compared(view, batch, estimate(batch, request))[0]
+        return compared(view, batch, estimate(batch, request))[0]
     except Refused:
         return None
 
@@ -92,7 +92,7 @@ def _alike(found: Tensor | None, exact: Tensor) -> Tensor | None:
     return found if found is not None and found.shape == exact.shape else None
 
 
-def _compared(view: View, batch: Batch, result: Result) -> tuple[Tensor, bool]:
+def compared(view: View, batch: Batch, result: Result) -> tuple[Tensor, bool]:
     """The numbers that are compared, and whether they are per token: the mean of a rollout where one number
     is recorded of it."""
     if not result.per_token or view.recorded.per_token:

@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
@@ -114,7 +114,8 @@ def texts(source: Source, wheels: Path, mirror: Path) -> Iterator[tuple[File, st
             yield file, text_of(name)
 
 
-def from_wheel(place: str, wheels: Path):  # type: ignore[no-untyped-def] # a list, and a function on it
+def from_wheel(place: str, wheels: Path) -> tuple[list[str], Callable[[str], str]]:
+    """Names of the files, and what reads one."""
     name, version = place.split("==")
     pattern = f"{name.replace('-', '_')}-{version}-*.whl"
     if not list(wheels.glob(pattern)):
@@ -124,7 +125,8 @@ def from_wheel(place: str, wheels: Path):  # type: ignore[no-untyped-def] # a li
     return archive.namelist(), lambda path: archive.read(path).decode()
 
 
-def from_repository(place: str, mirror: Path):  # type: ignore[no-untyped-def] # as above
+def from_repository(place: str, mirror: Path) -> tuple[list[str], Callable[[str], str]]:
+    """Likewise."""
     name, commit = place.split("@")
     git = ["git", "-C", str(mirror / name.replace("/", "+") / "repo")]
 

@@ -19,7 +19,7 @@ def verify(session: AnySession) -> Iterator[str]:
     """One sentence for each damaged array or incomplete batch; none where all is well."""
     yield from _arrays(session)
     yield from _texts(session)
-    yield from _columns(session, PackedBatch.batch_id, PackedBatch.data, "batch", rollouts.read_columns_flat)
+    yield from _columns(session, PackedBatch.batch_id, PackedBatch.data, "batch", _of_batch)
     yield from _columns(
         session, PackedEstimate.estimate_id, PackedEstimate.data, "estimate", estimates.read_columns
     )
@@ -54,6 +54,10 @@ def _columns(session: AnySession, key: Any, data: Any, what: str, read: ReadColu
         for name in sorted(rows.keys() & (kept or {}).keys()):
             if kept is not None and not _same(rows[name], kept[name]):
                 yield f"{what} {owner}: the column {name} of its rollouts is not what was written"
+
+
+def _of_batch(session: AnySession, batch_id: str) -> dict[str, NDArray[Any]]:
+    return rollouts.flat(rollouts.read_columns(session, batch_id))
 
 
 def _same(first: NDArray[Any], second: NDArray[Any]) -> bool:

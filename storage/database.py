@@ -5,7 +5,6 @@ every write is one short transaction that is committed before its answer leaves.
 """
 
 import hashlib
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -20,8 +19,9 @@ from alembic.script import ScriptDirectory
 from psycopg.pq import Format
 from sqlalchemy import Engine, Executable, create_engine, event, func, inspect, select, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Session
+
+from storage.database_file import FileWatch
 
 ReadSession = NewType("ReadSession", Session)
 WriteSession = NewType("WriteSession", Session)
@@ -45,22 +45,6 @@ class NewerSchema(Exception):
     """The database was written by a newer Vantage than this one."""
 
 
-class DatabaseGone(OperationalError):
-    """The file of the database was deleted or replaced while this process had it open: what is written now
-    would be lost when the process ends."""
-
-    def __init__(self) -> None:
-        text = (
-            "The database file was deleted or replaced while the server was running, so nothing can be kept. "
-            "Put it back from a backup and restart the server."
-        )
-        super().__init__("", {}, Exception(text))
-        self.text = text
-
-    def __str__(self) -> str:
-        return self.text
-
-
 def make_engine(
     url: str, pool_size: int = 40, name: str = "vantage", repeatable: bool = False, read_only: bool = False
 ) -> Engine:
@@ -79,7 +63,7 @@ def make_engine(
         )  # fmt: skip
         synchronous = None if read_only else "NORMAL" if repeatable else "FULL"
         event.listen(engine, "connect", partial(_prepare_sqlite, synchronous))
-        watch = _FileWatch(engine.url.database)
+        watch = FileWatch(engine.url.database)
         event.listen(engine, "do_connect", watch.before_connect)
         event.listen(engine, "connect", watch.connected)
         event.listen(engine, "begin", watch.begun)
@@ -115,33 +99,6 @@ def _prepare_sqlite(synchronous: str | None, connection: Any, _record: Any) -> N
     }  # fmt: skip
     for name, value in pragmas.items():
         connection.execute(f"PRAGMA {name}={value}")
-
-
-class _FileWatch:
-    """Refuses connections and transactions once the file that was opened is not at its path any more."""
-
-    def __init__(self, path: str | None) -> None:
-        self.path = path or ""
-        self.opened: tuple[int, int] | None = None
-
-    def _now(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self.path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
-    def before_connect(self, *_: Any) -> None:
-        # Connecting would make an empty file in its place.
-        self.begun()
-
-    def connected(self, *_: Any) -> None:
-        if self.opened is None:
-            self.opened = self._now()
-
-    def begun(self, *_: Any) -> None:
-        if self.opened is not None and self._now() != self.opened:
-            raise DatabaseGone
 
 
 class Repeatable(sqlite3.Connection):
@@ -212,6 +169,7 @@ def give_back_space(engine: Engine) -> bool:
         cursor = connection.cursor()
         if cursor.execute("PRAGMA auto_vacuum").fetchone()[0] != INCREMENTAL:
             return False
+        cursor.execute("PRAGMA query_only=0")  # the last to have the connection may have been a reader
         cursor.execute(f"PRAGMA incremental_vacuum({FREED_PAGES})").fetchall()
         left = int(cursor.execute("PRAGMA freelist_count").fetchone()[0])
     if not left:

@@ -11,7 +11,7 @@ from typing import Literal
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
-from storage.database import DatabaseGone
+from storage.database_file import DatabaseGone
 
 Fault = Literal["no space left", "database away", "database busy"]
 
@@ -64,8 +64,13 @@ def _of_statement(error: DBAPIError) -> Fault | None:
     return "database away" if lost else None
 
 
+def sqlite_code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 where the driver itself complains."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
 def _of_sqlite(error: sqlite3.Error) -> Fault | None:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = sqlite_code(error)
     if code == SQLITE_FULL:
         return "no space left"
     if code in SQLITE_BUSY:

@@ -126,15 +126,6 @@ class Batch(Base):
     findings: Mapped[list[Any]] = mapped_column(OwnJson, default=list)
 
 
-class Unchecked(Base):
-    """A check of a batch that could not be done. `check`: a finding's code, or another check's."""
-
-    __tablename__ = "unchecked"
-    batch_id: Mapped[str] = batch_key()
-    check: Mapped[str] = mapped_column(Key(64), primary_key=True)
-    title: Mapped[str] = mapped_column(Verbatim)
-
-
 class Prompt(Base):
     """A prompt group: its text once, and the statistics of its rewards (scored rollouts only, ddof 1)."""
 

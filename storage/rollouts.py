@@ -156,11 +156,6 @@ def flat(columns: Columns) -> dict[str, NDArray[Any]]:
     return found
 
 
-def read_columns_flat(session: AnySession, batch_id: str) -> dict[str, NDArray[Any]]:
-    """`flat` of the light columns, from the batch's rows."""
-    return flat(read_columns(session, batch_id))
-
-
 def unpacked(data: bytes | None) -> Columns | None:
     """The columns that `pack` made bytes of; None where they were packed for other columns than these."""
     found = packed.kept(data)

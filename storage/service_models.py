@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
-from storage.base import Base
+from storage.base import Base, batch_key
 from storage.types import Key, Verbatim
 
 
@@ -124,3 +124,12 @@ class ColumnMapping(Base):
     group_by: Mapped[str | None] = mapped_column(Verbatim)
     created: Mapped[float]
     updated: Mapped[float]
+
+
+class Unchecked(Base):
+    """A check of a batch that could not be done. `check`: a finding's code, or another check's."""
+
+    __tablename__ = "unchecked"
+    batch_id: Mapped[str] = batch_key()
+    check: Mapped[str] = mapped_column(Key(64), primary_key=True)
+    title: Mapped[str] = mapped_column(Verbatim)

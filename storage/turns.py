@@ -49,7 +49,7 @@ def _take(attempt: Callable[[], bool], waiting: Waiting) -> None:
         if passed >= said:
             waiting(passed)
             said = passed + SAY_SECONDS
-        time.sleep(LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)  # no signal tells that another process has let go of the lock
 
 
 def _flock(lock: IO[str]) -> bool:

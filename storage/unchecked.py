@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 from sqlalchemy import delete, func, select
 
 from storage.database import AnySession, WriteSession, upsert
-from storage.models import Batch, Unchecked
+from storage.models import Batch
+from storage.service_models import Unchecked
 
 #: Batches that are asked for at once: a statement takes only so many values.
 AT_ONCE = 500

@@ -86,7 +86,7 @@ class Download:
             self.more.clear()
             done, written = self.done, self.written
             while place < written:
-                block = await asyncio.to_thread(pread, number, min(BLOCK, written - place), place)
+                block = await asyncio.to_thread(os.pread, number, min(BLOCK, written - place), place)
                 place += len(block)
                 yield block
             if done:
@@ -94,11 +94,6 @@ class Download:
                     raise self.error
                 return
             await self.more.wait()
-
-
-def pread(number: int, size: int, place: int) -> bytes:
-    """Reads at a place, whatever the writer's place in the same file is."""
-    return os.pread(number, size, place)
 
 
 class DownloadResponse(StreamingResponse):

@@ -19,6 +19,7 @@ from fastapi import HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -35,6 +36,8 @@ LONGEST = 255
 PENDING = 0
 #: A claim without an answer for so long was left by a killed process.
 STALE_SECONDS = 120.0
+#: The database is away or busy, or every connection to it is taken.
+NOT_NOW = (OperationalError, NoConnection)
 AWAY = "The database does not answer or is busy. Send the request again in a few seconds, with the same key."
 KEPT_HEADERS = ("content-type", "location", "etag", "cache-control")
 
@@ -88,7 +91,7 @@ def keep_answers(app: ASGIApp, refuse: Callable[[Request, AppError], Response]) 
             before = refuse(request, error)
         except HTTPException as error:  # the body turned out too large
             before = refuse(request, TooLarge(error.detail))
-        except OperationalError:
+        except NOT_NOW:
             before = refuse(request, Busy(AWAY))
         except ClientDisconnect:
             return
@@ -97,7 +100,7 @@ def keep_answers(app: ASGIApp, refuse: Callable[[Request, AppError], Response]) 
             return
         try:
             answer = await answer_once(app, engine, claimed, scope, once_more(body))
-        except OperationalError:
+        except NOT_NOW:
             await refuse(request, Busy(AWAY))(scope, receive, send)
             return
         for message in answer.messages:
@@ -214,7 +217,7 @@ def plain(answer: Answer) -> bytes:
 
 def release(engine: Engine, claimed: Claim) -> None:
     """Give the key back: nothing was done. While the database is away the claim stays, until it is stale."""
-    with suppress(OperationalError), write(engine) as session:
+    with suppress(*NOT_NOW), write(engine) as session:
         found = idempotency.lookup(session, claimed.key)
         if found is not None and found.status == PENDING:
             session.delete(found)

@@ -19,7 +19,8 @@ from app.observe import Metrics
 from app.responses import respond
 from app.settings import Settings
 from storage import jobs, unchecked, workers
-from storage.database import AnySession, DatabaseGone, read, schema_is_current
+from storage.database import AnySession, read, schema_is_current
+from storage.database_file import DatabaseGone
 from storage.jobs import JobRow
 from storage.models import STATES, Worker
 

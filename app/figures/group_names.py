@@ -17,7 +17,7 @@ _HIDDEN = "group ids are hidden"
 
 @contextmanager
 def hidden_group_ids(session: ReadSession) -> Iterator[None]:
-    """Within it, `group_names` of this session gives numbers in place of ids."""
+    """Within it, `group_names` gives numbers in place of ids to whoever reads by `session`."""
     session.info[_HIDDEN] = True
     try:
         yield

@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from app.configured import configured
 from app.findings import components
 from app.findings.components import Components
 from app.findings.finding import Finding, report
+from app.findings.settings import said_by
 from app.findings.view import Floats, Ints, View
 from app.formatting import number, percent, plural
 
@@ -62,7 +62,7 @@ def _divided(view: View) -> bool:
     """The header's estimator divides by the group's std; or its own numbers tell, where they are there."""
     if np.isfinite(view.advantage).any():
         return True
-    said = configured(view.header)
+    said = said_by(view)
     scaled = said.params.get("scale_rewards", "group") == "group"
     return said.estimator == "grpo" and scaled and said.params.get("norm_adv_by_std_in_grpo", True) is True
 

@@ -23,10 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from app.configured import configured
 from app.findings.finding import Finding, Report, report
-from app.findings.recorded import BALANCED, counted
-from app.findings.settings import RECONCILED
+from app.findings.recorded import BALANCED, counted, sums
+from app.findings.settings import RECONCILED, said_by
 from app.findings.view import Bools, Floats, View
 from app.formatting import number, percent, plural
 from estimators import CONVENTIONS
@@ -45,9 +44,7 @@ def check(view: View) -> Report | None:
     convention = centred_convention(view)
     if convention is None or not view.grouped or not _differs(view):
         return None
-    advantage = np.where(np.isfinite(view.advantage), view.advantage, 0.0)
-    total: Floats = np.bincount(view.group, advantage, view.groups).astype(np.float64)
-    size: Floats = np.bincount(view.group, np.abs(advantage), view.groups).astype(np.float64)
+    total, size = sums(view)
     compared = _whole(view) & (size > 0)
     off = compared & (np.abs(total) > np.maximum(BALANCED * size, _rounding(view, size)))
     if not off.any() or off.sum() < SHARE * compared.sum():
@@ -57,7 +54,7 @@ def check(view: View) -> Report | None:
 
 def centred_convention(view: View) -> str | None:
     """The configured convention, if the advantages of each of its groups sum to 0."""
-    said = configured(view.header)
+    said = said_by(view)
     if said.convention is None or said.not_understood or said.estimator not in CENTRED:
         return None
     kind, own = CONVENTIONS[said.convention], CONVENTIONS[said.convention].params

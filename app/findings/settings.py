@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from app.configured import configured
+from app.configured import Configured, configured
 from app.findings.view import View
 from estimators import CONVENTIONS, ESTIMATORS
 
@@ -67,10 +67,17 @@ def baseline_of(view: View) -> Baseline | None:
     return "apart" if view.fields.get("values") == "recorded" else None
 
 
+def said_by(view: View) -> Configured:
+    """What the header says was configured: read once for all checks of the view."""
+    if view.said is None:
+        view.said = configured(view.header)
+    return view.said
+
+
 def baseline_named(view: View) -> Baseline | None:
     """What the header's estimator compares with; None where it names none that is known."""
     named = estimator_of(view)
-    return None if named is None else _baseline(named, configured(view.header).params)
+    return None if named is None else _baseline(named, said_by(view).params)
 
 
 def _agreeing(view: View) -> set[Baseline]:
@@ -93,7 +100,7 @@ def _baseline(estimator: str, params: Mapping[str, Any]) -> Baseline:
 
 def estimator_of(view: View) -> str | None:
     """The estimator that the header names, if it is known: also by the name it has here and nowhere else."""
-    said = configured(view.header)
+    said = said_by(view)
     return said.estimator or (said.unknown_estimator if said.unknown_estimator in ESTIMATORS else None)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.configured import Configured
 from storage.rollouts import Columns
 
 Floats = NDArray[np.float64]
@@ -121,6 +122,7 @@ class View:
     problems   what the reader said of the upload's rows
     files      names of the files that the rollouts come from
     split      the batch's split, None where none is named
+    said       what the header says was configured, once a check has asked (`settings.said_by`)
     alone      the upload has no other batch, so what its file says of itself is about this one
     """
 
@@ -152,6 +154,7 @@ class View:
     files: list[str] = field(default_factory=list)
     alone: bool = True
     split: str | None = None
+    said: Configured | None = None
 
     @property
     def rollouts(self) -> int:

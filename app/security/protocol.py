@@ -30,7 +30,7 @@ class BoundedProtocol(HttpToolsProtocol):
     in_head = False
     timer: TimerHandle | None = None
 
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override] # as uvicorn's own
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override] # uvicorn narrows asyncio's argument, too
         super().connection_made(transport)
         self.begin_head()
 

@@ -35,11 +35,11 @@ def restart(url: str) -> None:
     databases.postgres("pg_ctl", "-w", "-t", "60", "-m", "fast", "-D", data, "restart", user=user)
 
 
-def post(client: httpx.Client, path: str, **options: object) -> str:
+def post(client: httpx.Client, path: str, **options: Any) -> str:
     """The id of what was asked for, once the server has taken it: it says 503 while the database is away."""
 
     def taken() -> str | None:
-        answer = client.post(path, **options)  # type: ignore[arg-type]
+        answer = client.post(path, **options)
         assert answer.status_code in (200, 201, 202, 503), answer.text
         return None if answer.status_code == 503 else str(answer.json()["id"])
 

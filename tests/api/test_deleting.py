@@ -4,6 +4,7 @@ import pytest
 
 from app.errors import AppError
 from app.storing import RunDeleted, require_batches
+from app.uploads import sweep
 from storage.database import write
 from storage.models import Run
 from tests.api.conftest import Service
@@ -62,8 +63,6 @@ def test_a_run_deleted_while_it_is_read_in_is_said(service: Service) -> None:
 
 
 def test_empty_runs_of_long_ago_are_swept(service: Service) -> None:
-    from app.uploads import sweep
-
     service.upload(run="kept")
     with write(service.place.engine) as session:
         session.add(Run(id="0" * 32, name="empty", created=0.0))

@@ -6,6 +6,7 @@ import pytest
 from fastapi import Request
 from sqlalchemy import Engine, event, func, select
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlalchemy.orm import Session
 from starlette.datastructures import MutableHeaders
 
@@ -133,9 +134,12 @@ def test_a_commit_that_fails_leaves_neither(service: Service) -> None:
     assert service.get("/dashboards")["total"] == 1
 
 
-def test_a_database_that_is_away_is_503_also_with_a_key(service: Service) -> None:
+@pytest.mark.parametrize(
+    "error", [OperationalError("", {}, Exception("away")), NoConnection("every connection is taken")]
+)
+def test_a_database_that_is_away_is_503_also_with_a_key(service: Service, error: Exception) -> None:
     def away(*_: object) -> None:
-        raise OperationalError("", {}, Exception("the database is away"))
+        raise error
 
     event.listen(service.place.engine, "begin", away)
     try:

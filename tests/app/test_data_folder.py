@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from app.data_folder import close_to_others
 from app.errors import AppError
 from app.jobs import prepare
 from app.settings import Settings
 from app.startup_errors import DAMAGED, FOREIGN, sentence
-from storage.database import DatabaseGone, NewerSchema, make_engine, read, write
+from storage.database import NewerSchema, make_engine, read, write
+from storage.database_file import DatabaseGone
 from tests.app.test_cli import own_logging, vantage  # noqa: F401 # a fixture for this module
 
 
@@ -51,8 +53,6 @@ def test_a_folder_that_is_not_ours_keeps_its_permissions(tmp_path: Path) -> None
     settings.data_dir.mkdir(mode=0o755)
     (settings.data_dir / "other.txt").write_text("somebody's")
     (settings.data_dir / "other.txt").chmod(0o644)
-    from app.data_folder import close_to_others
-
     close_to_others(settings.data_dir)
     assert mode(settings.data_dir) == 0o755
     assert mode(settings.data_dir / "other.txt") == 0o644

@@ -12,10 +12,12 @@ from sqlalchemy.exc import DBAPIError
 
 from storage import arrays, batches, rollouts, runs
 from storage.database import (
+    INCREMENTAL,
     LOG_PAGES,
     Repeatable,
     checkpoint,
     end_sessions,
+    give_back_space,
     insert_new,
     make_engine,
     read,
@@ -229,3 +231,20 @@ def test_the_locks_of_a_frozen_process_can_be_freed(engine: Engine) -> None:
             assert session.scalars(select(Run.name).with_for_update()).all() == ["held"]
         connection.invalidate()
     frozen.dispose()
+
+
+def test_space_is_given_back_by_a_connection_that_a_reader_had(sqlite_engine: Engine) -> None:
+    with write(sqlite_engine) as session:
+        session.execute(text("CREATE TABLE wide (data BLOB)"))
+        session.execute(text("INSERT INTO wide VALUES (zeroblob(20000000))"))
+        session.execute(text("DROP TABLE wide"))
+    with read(sqlite_engine) as session:
+        free = session.scalar(text("PRAGMA freelist_count"))
+        mode = session.scalar(text("PRAGMA auto_vacuum"))
+    assert (mode, free > 4000) == (INCREMENTAL, True)
+    while give_back_space(sqlite_engine):
+        # Each connection of the pool has been a reader's since.
+        with read(sqlite_engine) as session:
+            session.scalar(text("SELECT 1"))
+    with read(sqlite_engine) as session:
+        assert session.scalar(text("PRAGMA freelist_count")) == 0

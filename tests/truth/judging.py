@@ -32,7 +32,7 @@ def judged(batch: Made, said: Said) -> Judged:
     if untrue:
         return Judged("wrong", tuple(untrue))
     verdict = said.verdict["verdict"]
-    return Judged({"match": "right", "ambiguous": "open"}.get(verdict, "silent"), ())  # type: ignore[arg-type]
+    return Judged("right" if verdict == "match" else "open" if verdict == "ambiguous" else "silent", ())
 
 
 def _of_verdict(batch: Made, verdict: Mapping[str, Any]) -> list[str]:
