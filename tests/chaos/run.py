@@ -22,6 +22,8 @@ from typing import Any
 
 import httpx
 import numpy as np
+import psycopg
+import psycopg.sql
 from sqlalchemy import Engine, func, select
 
 from storage import estimates, rollouts
@@ -43,6 +45,8 @@ def chaos(folder: Path, url: str | None, seconds: float, seed: int) -> dict[str,
     """Run and check: {kills, uploads, estimates, recovery_seconds, violations}."""
     data_dir = folder / "data"
     data_dir.mkdir()
+    if url is not None:
+        make_durable(url)
     site = Site(data_dir, url, free_port())
     site.start()
     try:
@@ -64,6 +68,14 @@ def chaos(folder: Path, url: str | None, seconds: float, seed: int) -> dict[str,
         "seed": seed, "seconds": seconds, "kills": site.kills, "uploads": len(site.uploads),
         "estimates": len(site.estimates), "recovery_seconds": round(recovered, 1), "violations": found,
     }  # fmt: skip
+
+
+def make_durable(url: str) -> None:
+    """The tests' server answers a commit before it is written, to be quick, and loses such commits when it is
+    killed. This database waits for them, as every real one does unless told otherwise."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        name = psycopg.sql.Identifier(connection.info.dbname)
+        connection.execute(psycopg.sql.SQL("ALTER DATABASE {} SET synchronous_commit = on").format(name))
 
 
 def harm(site: Site, seconds: float, seed: int) -> None:
